@@ -23,7 +23,7 @@ static nb::list error_table() {
 
 NB_MODULE(_weft, m) {
   fork_count();
-  nb::set_leak_warnings(false); // what daemon threads have when the process ends is no fault of a program
+  nb::set_leak_warnings(false); // objects that daemon threads hold when the process ends are no error
   nb::register_exception_translator([](const std::exception_ptr &thrown, void *) {
     try {
       std::rethrow_exception(thrown);

@@ -13,7 +13,7 @@ int agent_wait(const std::shared_ptr<AgentState> &state, uint32_t timeout_ms, ui
   Wait wait;
   wait.timeout_ms = timeout_ms;
   wait.attempt_ms = attempt_ms;
-  wait.stays = state->driven; // whoever drives an agent may call it again at once
+  wait.stays = state->driven; // the caller that drives an agent may call it again at once
   wait.attempt = [state, call](uint32_t attempt) { return call(state->agent, attempt); };
   return run_wait(state, state->kind(), std::move(wait));
 }
@@ -47,7 +47,7 @@ void AgentState::shut_dropped(const std::shared_ptr<AgentState> &state) {
   try {
     if (!state->drop())
       state->shut();
-  } catch (...) { // in a handler of a signal: all of it stays until the process ends
+  } catch (...) { // in a signal handler: the objects stay until the process ends
     PyErr_Clear();
     new std::shared_ptr<AgentState>(state);
   }
@@ -92,7 +92,7 @@ Agent *open_agent(const std::string &name, nb::object transports, bool driven, u
   return new Agent(state);
 }
 
-// What a queue of the agent holds, at most `cap` of it; `take` is the library's function.
+// Takes at most `cap` entries out of a queue of the agent; `take` is the library's function.
 template <class T>
 std::vector<T> take_queued(const Agent &self, uint32_t cap, int (*take)(weft_agent_t *, T *, uint32_t, uint32_t *)) {
   self.state->check_free();
@@ -106,8 +106,8 @@ std::vector<T> take_queued(const Agent &self, uint32_t cap, int (*take)(weft_age
 // [(peer, bytes)]
 nb::object notifications(const Agent &self, uint32_t cap) {
   auto taken = take_queued(self, cap, weft_agent_notifications);
-  // First copies, which are nothing for the collector of garbage: it may run code of Python, or let another thread run,
-  // that takes notifications as well, and with that the memory of these is given back.
+  // Copies all of them first, without objects that may start garbage collection: it may run Python code or another
+  // thread, which may take notifications, too, and that frees the memory of these.
   std::vector<nb::bytes> copies;
   copies.reserve(taken.size());
   for (const weft_notification &one : taken)

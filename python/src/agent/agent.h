@@ -1,4 +1,4 @@
-// An agent: its handle, and what it keeps alive for the library.
+// An agent: its handle, and the objects that it keeps alive for the library.
 #pragma once
 
 #include <map>
@@ -26,9 +26,9 @@ struct AgentState : Gate {
   ~AgentState() { weft_agent_close(agent); }
   weft_agent_t *agent = nullptr; // NULL once it is closed
   std::shared_ptr<StoreState> store;
-  bool driven = false;                  // by its caller: one call at a time
+  bool driven = false;                  // its caller drives it: one call at a time
   int exports = 0;                      // views of allocated memory
-  bool dropped = false;                 // nobody has the agent any more: the last view closes it
+  bool dropped = false;                 // no reference to the agent is left: the last view closes it
   std::map<weft_region_t, Buffer> kept; // the memory of regions
   std::vector<Orphan> orphans;
   std::vector<weft_dlist_t *> old_lists; // that were dropped while the agent was closing
@@ -73,7 +73,7 @@ template <class F> int agent_call(const std::shared_ptr<AgentState> &state, F ca
   return rc;
 }
 
-// Likewise a call with a deadline, which obeys signals. `call` owns all that it uses.
+// Likewise for a call with a deadline, during which signals are handled. `call` owns everything that it uses.
 int agent_wait(const std::shared_ptr<AgentState> &state, uint32_t timeout_ms, uint32_t attempt_ms,
                std::function<int(weft_agent_t *, uint32_t)> call);
 

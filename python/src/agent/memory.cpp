@@ -53,7 +53,7 @@ void release_buffer(PyObject *object, Py_buffer *) {
 PyType_Slot memory_slots[] = {
     {Py_bf_getbuffer, (void *)get_buffer}, {Py_bf_releasebuffer, (void *)release_buffer}, {0, nullptr}};
 
-// Of a buffer, an address, a file or an object.
+// The region of a buffer, an address, a file or an object.
 weft_region_t enroll(const Agent &self, int kind, uint32_t flags, nb::object source, uint64_t address, uint64_t length,
                      int32_t device, int32_t fd, nb::object path, nb::object transports) {
   weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;

@@ -7,7 +7,7 @@
 
 namespace {
 
-// What metadata shall contain; owns the list of regions.
+// The requested contents of metadata; owns the list of regions.
 struct Choice {
   std::vector<weft_region_t> regions;
   weft_metadata_options options = WEFT_METADATA_OPTIONS_INIT;

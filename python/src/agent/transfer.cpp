@@ -134,7 +134,7 @@ Transfer *make_transfer(const Agent &self, bool write, const List &local, const 
   return new Transfer{state};
 }
 
-// A call that is over at once, with the GIL held.
+// A call that returns at once, with the GIL held.
 inline TransferState &at_once(const Transfer &self) {
   TransferState &state = *self.state;
   state.check_alone();
@@ -228,11 +228,11 @@ int descriptor(const Transfer &self) {
   return fd;
 }
 
-// Takes what the descriptor shows; whether it showed anything. Here, with the GIL: who closes the transfer or its agent
-// closes the descriptor as well, and what has its number then is somebody else's.
+// Resets the descriptor, and returns whether it was readable. The GIL is held: closing the transfer or its agent also
+// closes the descriptor, whose number may then belong to another file.
 bool rearm(const Transfer &self) {
   eventfd_t count;
-  return eventfd_read(descriptor(self), &count) == 0; // nothing, where it was readable for a moment only
+  return eventfd_read(descriptor(self), &count) == 0; // it may have been readable only for a moment
 }
 
 void close_transfer(const Transfer &self, uint32_t timeout_ms) {

@@ -25,13 +25,13 @@ struct Tensor {
   int64_t *strides; // in elements; NULL: C's order
   uint64_t byte_offset;
 };
-// What a type offers as __dlpack_c_exchange_api__ since version 1.3: calls of C in the place of calls of Python. Within
-// version 1 its beginning stays.
+// The table that a type offers as __dlpack_c_exchange_api__ since version 1.3: C functions instead of Python calls. Its
+// beginning is the same in all of version 1.
 struct Exchange {
   uint32_t major, minor;
   const Exchange *older;
   void (*allocate)(), (*export_owned)(), (*import_owned)();
-  int (*look)(void *object, Tensor *tensor); // its arrays belong to the object; NULL: there is no such call
+  int (*look)(void *object, Tensor *tensor); // its arrays belong to the object; NULL: there is no such function
 };
 enum { CPU = 1, CUDA = 2, CUDA_HOST = 3, CUDA_MANAGED = 13 };
 enum { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4 };
@@ -45,7 +45,7 @@ static std::string name_of_type(nb::handle source) {
   return nb::cast<std::string>(nb::handle(reinterpret_cast<PyObject *>(Py_TYPE(source.ptr()))).attr("__name__"));
 }
 
-// Of struct's letters: one element without padding.
+// For the format letters of the module struct: one element without padding.
 static Kind kind_of_format(const char *format) {
   if (!format)
     return Kind::UINT;
@@ -99,7 +99,7 @@ bool Buffer::contiguous_from(int dim) const {
 
 bool Buffer::from_view(nb::handle source) {
   if (PyObject_GetBuffer(source.ptr(), &view_, PyBUF_RECORDS_RO) != 0) {
-    PyErr_Clear(); // numpy refuses types that the protocol has no letter for: another interface may have them
+    PyErr_Clear(); // numpy refuses types for which the protocol has no letter: another interface may have them
     return false;
   }
   has_view_ = true;
@@ -112,7 +112,7 @@ bool Buffer::from_view(nb::handle source) {
   dims_ = view_.ndim;
   readonly_ = view_.readonly;
   kind_ = kind_of_format(view_.format);
-  int64_t step = item_; // of those that give no strides, though they were asked for (ctypes)
+  int64_t step = item_; // for objects that give no strides although they were requested (ctypes)
   for (int i = dims_ - 1; i >= 0; i--) {
     shape_[i] = view_.shape ? view_.shape[i] : view_.len / (Py_ssize_t)(item_ ? item_ : 1);
     stride_[i] = view_.strides ? view_.strides[i] : step;
@@ -136,7 +136,7 @@ static Kind kind_of_code(const dlpack::Type &type) {
   }
 }
 
-// The calls of C that a type offers; NULL: none. Types live on, so the last one that was seen is remembered.
+// The C functions that a type offers; NULL: none. Types are kept alive, so the last one is remembered.
 static const dlpack::Exchange *exchange_of(PyTypeObject *type) {
   static PyTypeObject *known;
   static const dlpack::Exchange *calls;
@@ -157,7 +157,7 @@ static const dlpack::Exchange *exchange_of(PyTypeObject *type) {
   return found;
 }
 
-// The order of streams is the caller's affair: neither way asks for synchronisation.
+// The caller has to order its streams: neither way requests synchronisation.
 void Buffer::from_dlpack(nb::handle source, const char *name) {
   const dlpack::Exchange *calls = exchange_of(Py_TYPE(source.ptr()));
   if (calls) {
@@ -227,7 +227,7 @@ void Buffer::from_interface(nb::handle source, nb::handle interface, bool gpu, c
 
 Buffer Buffer::of(nb::handle source, const char *name) {
   Buffer made;
-  if (nb::isinstance<Buffer>(source)) { // one that was looked up before
+  if (nb::isinstance<Buffer>(source)) { // a memory that was looked up before
     Buffer &known = nb::cast<Buffer &>(source);
     if (!known.has_view_ && !known.keep_)
       refuse(name, "the buffer was released");
@@ -267,7 +267,7 @@ bool Buffer::same_form(const Buffer &other) const {
          std::equal(shape_, shape_ + dims_, other.shape_) && std::equal(stride_, stride_ + dims_, other.stride_);
 }
 
-// The same of a tensor of a framework with strides, as each gives them.
+// Likewise for the strides of a tensor, in the form of its framework.
 bool Buffer::is_form_of(const dlpack::Tensor &tensor) const {
   bool same = tensor.ndim == dims_ && tensor.dtype.bits == 8 * item_ && tensor.dtype.lanes == 1 &&
               kind_of_code(tensor.dtype) == kind_ && tensor.device.type == (gpu_ ? dlpack::CUDA : dlpack::CPU) &&
@@ -286,7 +286,7 @@ bool Buffer::look_again(nb::handle source, const char *name, bool &moved) {
     data_ = data;
     return true;
   }
-  PyErr_Clear(); // the other way says what is wrong
+  PyErr_Clear(); // the other way raises the error
   Buffer fresh = of(source, name);
   if (!fresh.same_form(*this))
     return false;

@@ -10,11 +10,11 @@ namespace dlpack {
 struct Tensor;
 }
 
-// What an element is. Frameworks without bf16 and fp8 hold them as unsigned integers, or as raw bytes. SWAPPED: its
+// The kind of an element. Frameworks without bf16 and fp8 hold them as unsigned integers, or as raw bytes. SWAPPED: the
 // bytes are in the other order.
 enum class Kind : uint8_t { INT, UINT, FLOAT, BFLOAT, OTHER, SWAPPED };
 
-// An array that somebody else owns, held so that it stays. Moves, is not copied.
+// An array of another owner, with a reference that keeps it. It can be moved, not copied.
 class Buffer {
 public:
   enum { MAX_DIMS = 6 };
@@ -31,9 +31,9 @@ public:
   Buffer(const Buffer &) = delete;
   Buffer &operator=(const Buffer &) = delete;
 
-  // `name` is what sentences call it. Raises TypeError where `source` is no such memory.
+  // `name` is its name in error sentences. Raises TypeError if `source` is no such memory.
   static Buffer of(nb::handle source, const char *name);
-  // Looks at `source`, which this is of, once more; `moved` is set where it lies elsewhere. False: it has another
+  // Looks up `source`, from which this was made, again; sets `moved` if its address has changed. False: it has another
   // shape, other strides, another type or another device, and nothing is changed.
   bool look_again(nb::handle source, const char *name, bool &moved);
 
@@ -62,7 +62,7 @@ private:
   bool readonly_ = false, gpu_ = false, host_ = true;
   Py_buffer view_ = {}; // of the buffer protocol, if `has_view_`
   bool has_view_ = false;
-  PyObject *keep_ = nullptr; // else what keeps the memory: the array, or its capsule
+  PyObject *keep_ = nullptr; // else the owner of the memory: the array, or its capsule
 
   void release();
   void take(Buffer &other) noexcept;

@@ -6,7 +6,7 @@
 namespace nb = nanobind;
 
 void raise_failure(const Failure &failure) {
-  // A sentence names what callers and peers gave, and may be cut off within a character.
+  // A sentence may contain text of callers and peers, and may be cut off within a character.
   nb::object sentence =
       nb::steal(PyUnicode_DecodeUTF8(failure.sentence.data(), (Py_ssize_t)failure.sentence.size(), "backslashreplace"));
   if (!sentence.is_valid())

@@ -17,7 +17,7 @@ struct Failure {
 [[noreturn]] void raise_failure(const Failure &failure);
 [[noreturn]] void raise_code(int code, const std::string &sentence);
 
-// Raises for a negative return value, with the calling thread's sentence.
+// Raises for a negative return value, with the last error sentence of the calling thread.
 inline void check(int rc) {
   if (rc < 0)
     raise_code(rc, weft_last_error());

@@ -1,4 +1,4 @@
-// Who may use a handle.
+// Access to a handle.
 #include "core/gate.h"
 
 #include <chrono>

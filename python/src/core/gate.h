@@ -1,4 +1,4 @@
-// Who may use a handle: none after close(), none in a forked child, and one call at a time where C asks for that.
+// Access to a handle: none after close(), none in a forked child, and one call at a time if the C API requires it.
 #pragma once
 
 #include <atomic>
@@ -7,13 +7,13 @@
 #include <memory>
 #include <mutex>
 
-// How many forks lie between this process and the one that loaded the module.
+// The number of forks between the process that loaded the module and this one.
 unsigned fork_count();
 
 // The calls of one handle. Calls enter with the GIL held; `closed` and `exclusive` are read and written with it.
 struct Gate {
   explicit Gate(const char *called) : what(called), born(fork_count()) {}
-  const char *what; // as sentences call it: "the agent"
+  const char *what; // its name in error sentences: "the agent"
   const unsigned born;
   std::atomic<int> calls{0};
   std::atomic<bool> closed{false};
@@ -23,14 +23,14 @@ struct Gate {
   bool forked() const { return born != fork_count(); }
   // Raises ClosedError unless the handle is open and of this process.
   void check_open() const;
-  // Likewise, and BusyError where another call is in it. Enough for a call that keeps the GIL.
+  // Likewise, and BusyError if another call is in it. This is enough for a call that keeps the GIL.
   void check_alone() const;
-  // Closes it for new calls and waits, without the GIL, until none is in it; calls `nudge` until then. False: it was
-  // closed before. Raises BusyError inside a handler of a signal that has come to a wait of this thread.
+  // Refuses new calls and waits, without the GIL, until no call is in it; calls `nudge` until then. False: it was
+  // closed before. Raises BusyError inside a signal handler that interrupted a wait of this thread.
   bool close(const std::function<void()> &nudge = nullptr);
 };
 
-// A call that lets the GIL go: counted from its beginning to its end.
+// A call that releases the GIL: counted from its beginning to its end.
 class Entered {
 public:
   enum Kind { SHARED, ALONE };

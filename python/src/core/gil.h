@@ -4,15 +4,16 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
-// Without the GIL, as long as it lives. A daemon thread that comes back when the interpreter has ended stays here until
-// the process ends, as CPython has it since 3.14: before, it ends such a thread by unwinding what has to stay.
+// Releases the GIL during its lifetime. A daemon thread that returns after the interpreter has ended stays here until
+// the process ends, as in CPython since 3.14; earlier versions unwind the stack of such a thread, which must not
+// happen.
 class WithoutGil {
 public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
   ~WithoutGil() {
     try {
       PyEval_RestoreThread(thread_);
-    } catch (...) { // pthread_exit(): it cannot be caught for good
+    } catch (...) { // pthread_exit(): its exception cannot be swallowed
       for (;;)
         pause();
     }

@@ -1,18 +1,18 @@
-// Who has objects: whether somebody has one that did not have it before. What nobody else has may be used again.
+// Owners of objects: whether an object has owners that it did not have before. Without such owners it can be reused.
 #include "core/owners.h"
 
 #include <vector>
 
 namespace {
 
-// An object of Python, and how it stood when it was noted.
+// A Python object, and its counts when it was noted.
 struct Held {
   nb::object object;
   uint32_t references = 0;
   Py_ssize_t attributes = 0;
 };
 
-// What else counts owners, of memory that objects share or outside of Python; and what it said when it was noted.
+// A function that counts further owners, of shared memory or outside of Python, and its result when it was noted.
 struct Counted {
   nb::object count, argument;
   long value = 0;
@@ -27,7 +27,7 @@ Py_ssize_t attributes_of(const nb::object &object) {
   nb::object attributes = nb::steal(PyObject_GenericGetDict(object.ptr(), nullptr));
   if (attributes.is_valid())
     return PyDict_Size(attributes.ptr());
-  PyErr_Clear(); // its type has none
+  PyErr_Clear(); // its type has no attributes
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// Who has objects: whether anybody else can reach them.
+// Owners of objects: whether other code can reach them.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -8,7 +8,7 @@
 
 namespace nb = nanobind;
 
-// Strings of C end at a NUL, so one inside is refused. `name` is what the sentence calls the argument.
+// Strings of C end at a NUL, so a NUL inside is refused. `name` is the argument's name in the sentence.
 inline std::string c_text(const std::string &text, const char *name) {
   if (text.find('\0') != std::string::npos)
     throw nb::value_error((std::string(name) + " has a NUL in it").c_str());
@@ -41,7 +41,7 @@ private:
   std::optional<std::string> text_;
 };
 
-// What came from outside, and need not be UTF-8.
+// Text from outside, which need not be UTF-8.
 inline nb::object loose_text(const char *bytes, size_t size) {
   return nb::steal(PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)size, "surrogateescape"));
 }
@@ -49,7 +49,7 @@ inline nb::object loose_text(const char *text) {
   return loose_text(text, strlen(text));
 }
 
-// The reverse: bytes as they are, or a str as UTF-8 in which surrogates stand for bytes that are none.
+// The reverse: bytes unchanged, or a str as UTF-8, whose surrogates become the bytes that they stand for.
 inline std::string loose_bytes(nb::handle source, const char *name) {
   nb::object bytes;
   if (PyUnicode_Check(source.ptr()))
@@ -63,7 +63,7 @@ inline std::string loose_bytes(nb::handle source, const char *name) {
   return std::string(PyBytes_AsString(bytes.ptr()), (size_t)PyBytes_Size(bytes.ptr()));
 }
 
-// What is iterated over for its entries, `what`.
+// An iterable, whose entries are named `what` in errors.
 inline nb::object entries_of(nb::handle source, const char *name, const char *what) {
   PyObject *entries = PyObject_GetIter(source.ptr());
   if (!entries && !PyErr_ExceptionMatches(PyExc_TypeError))
@@ -75,7 +75,7 @@ inline nb::object entries_of(nb::handle source, const char *name, const char *wh
   return nb::steal(entries);
 }
 
-// A text that a call of C writes: asked for its size first.
+// A text that a C function writes; the first call gets its size.
 template <class F> std::string sized_text(F call) {
   size_t size = 0;
   std::string text;

@@ -1,4 +1,4 @@
-// Waits that let other threads of Python run and obey signals.
+// Waits during which other Python threads run and signals are handled.
 #include "core/wait.h"
 
 #include <chrono>
@@ -15,7 +15,7 @@ using clock_type = std::chrono::steady_clock;
 static std::atomic<unsigned long> main_thread{0};
 static thread_local int waits = 0;
 
-enum { SLICE_MS = 30 }; // how late a signal may be obeyed
+enum { SLICE_MS = 30 }; // the longest delay until a signal is handled
 
 bool on_main_thread() {
   return PyThread_get_thread_ident() == main_thread.load(std::memory_order_relaxed);
@@ -37,7 +37,7 @@ void run_signal_handlers() {
 
 namespace {
 
-// An attempt and what came of it, shared by the thread that runs it and the one that waits.
+// An attempt and its result, shared by the thread that runs it and the thread that waits.
 struct Job {
   Wait wait;
   std::shared_ptr<Gate> gate;
@@ -70,7 +70,7 @@ void Job::run() {
 
 } // namespace
 
-// Waits until the job is done, on the thread that handlers of signals run on.
+// Waits until the job is done, on the thread that runs signal handlers.
 static void obey_signals(const std::shared_ptr<Job> &job) {
   try {
     for (;;) {
@@ -102,7 +102,7 @@ static void obey_signals(const std::shared_ptr<Job> &job) {
   }
 }
 
-// The thread of an attempt. It touches nothing of Python's.
+// The thread of an attempt. It uses no Python objects.
 static void run_alone(const std::shared_ptr<Job> &job) {
   job->run();
   job->entered.reset();

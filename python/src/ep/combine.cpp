@@ -20,7 +20,7 @@ std::string shape_text(std::initializer_list<uint64_t> shape) {
   return text + "]";
 }
 
-// Raises InvalidError unless the array that was kept last has the shape.
+// Raises InvalidError unless the last kept array has the shape.
 void check_shape(const Summing &sum, const char *name, std::initializer_list<uint64_t> shape) {
   const Buffer &array = sum.kept.back();
   bool same = array.dims() == (int)shape.size();

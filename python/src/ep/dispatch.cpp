@@ -6,7 +6,7 @@
 
 namespace {
 
-// The arguments of a dispatch, with what holds their memory.
+// The arguments of a dispatch, with the owners of their memory.
 struct Sending {
   weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
   std::vector<Buffer> kept;
@@ -23,7 +23,7 @@ void take_topk(Sending &send, RankState &state, nb::handle source) {
     raise_code(WEFT_ERR_INVALID, "topk_idx: its shape is [tokens][top-k], with at least one expert for a token");
   send.operation.tokens = (uint32_t)array.shape(0);
   send.operation.topk = (uint32_t)array.shape(1);
-  // An array of no tokens may have no address (torch), which would say that there is no top-k.
+  // An array of no tokens may have no address (torch), which would mean that there is no top-k.
   static const int64_t none = -1;
   const void *data = array.data() ? array.data() : &none;
   if (array.item() == 8)
@@ -91,7 +91,7 @@ void take_scales(Sending &send, RankState &state, nb::handle source) {
   send.kept.push_back(std::move(array));
 }
 
-// A dispatch by a route has the tokens and the top-k of the one that filled it.
+// A dispatch by a route has the tokens and the top-k of the dispatch that filled the route.
 void take_route(Sending &send, const Dispatched &given) {
   Operation &operation = send.operation;
   if (!given_none(given.route))
@@ -149,8 +149,8 @@ void check_fit(const RankState &state, const Operation &sent, const Receive &int
                                      std::to_string(sent.topk));
 }
 
-// Notes an operation that has begun; returns the one in whose place it is. Memory that is read later is kept until the
-// operation after the next begins.
+// Notes an operation that has begun, and returns the operation that it replaces. Memory that is read later is kept
+// until the operation after the next begins.
 [[nodiscard]] Operation begin(RankState &state, Sending &send, uint64_t op, bool keep) {
   Operation &operation = state.operations[op % 2];
   Operation ended = std::exchange(operation, std::move(send.operation));

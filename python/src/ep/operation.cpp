@@ -1,4 +1,4 @@
-// Operations beside dispatch and combine: their ends, waits for them, barriers; and what they did.
+// Calls for operations besides dispatch and combine: ends, waits, barriers, results.
 #include "ep/operation.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void finish(const Rank &self, uint64_t op) {
     ended = std::exchange(operation, Operation());
 }
 
-// (info, result); of a graph's replay `op` is None.
+// (info, result); for a graph's replay `op` is None.
 nb::object await(const Rank &self, nb::object op, bool want_result, uint32_t timeout_ms) {
   RankState &state = *self.state;
   state.check_alone();

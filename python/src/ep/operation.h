@@ -1,4 +1,4 @@
-// What the calls of operations share: their outcomes, and how such a call waits and obeys signals.
+// Code that the calls of operations share: their results, waits, and the handling of signals.
 #pragma once
 
 #include "core/errors.h"
@@ -8,7 +8,7 @@
 #include "core/wait.h"
 #include "ep/rank.h"
 
-// What a dispatch did: struct weft_ep_info, with the ranks that were lost.
+// The result of a dispatch: struct weft_ep_info, with the lost ranks.
 struct Info {
   weft_ep_info c = WEFT_EP_INFO_INIT;
   std::vector<int32_t> lost;
@@ -19,7 +19,7 @@ struct Result {
   std::vector<weft_ep_missing> missing;
 };
 
-// Room for what the library writes of losses: the rank's own, so that nothing is allocated where nobody was lost.
+// Room for the lost ranks that the library writes: it belongs to the rank, so a call without losses allocates nothing.
 inline void give_room(RankState &state, Info &info) {
   info.c.lost = state.lost.data();
   info.c.lost_cap = (uint32_t)state.lost.size();
@@ -61,8 +61,8 @@ private:
   bool main_;
 };
 
-// Makes a call of an operation until it ends otherwise than by the watcher of signals. `call` is told how often it was
-// made before. `keep` takes the buffers that stay in use when a signal or interrupt() ends the wait.
+// Repeats a call of an operation while the watcher of signals ends it. `call` gets the number of previous attempts.
+// `keep` takes the buffers that stay in use when a signal or interrupt() ends the wait.
 template <class F, class K> int operate(RankState &state, Failure &failure, F call, K keep) {
   bool main = on_main_thread();
   Entered entered(state, Entered::ALONE);
@@ -107,7 +107,7 @@ inline Operation &must_find(RankState &state, uint64_t op) {
   return operation;
 }
 
-// Likewise, of one that was received.
+// Likewise, of a received operation.
 inline Operation &must_find_received(RankState &state, uint64_t op) {
   Operation &operation = must_find(state, op);
   if (!operation.received)
@@ -120,7 +120,7 @@ struct Dispatched {
   nb::object x, topk_idx, topk_weights, scales, route, stream, num_tokens_at;
   int dtype;
   uint32_t processors, flags;
-  bool exact = false; // x has as many rows as topk_idx, and no more
+  bool exact = false; // x must have exactly as many rows as topk_idx
 };
 
 // The arguments of a combine from Python. NULL is None.
@@ -128,7 +128,7 @@ struct Combined {
   nb::object y, out, topk_weights, row_weights, out_weights, bias, stream;
   int dtype;
   uint32_t processors, flags;
-  bool exact = false; // the arrays have the shapes of the operation, and are no larger
+  bool exact = false; // the arrays must have exactly the shapes of the operation
 };
 
 inline bool given_none(const nb::object &one) {

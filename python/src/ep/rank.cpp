@@ -52,7 +52,7 @@ void shut_dropped(const std::shared_ptr<RankState> &state) {
     state->dropped = state->lends();
     if (!state->dropped)
       state->shut();
-  } catch (...) { // in a handler of a signal: all of it stays until the process ends
+  } catch (...) { // in a signal handler: the objects stay until the process ends
     PyErr_Clear();
     new std::shared_ptr<RankState>(state);
   }
@@ -91,7 +91,7 @@ namespace {
 
 using clock_type = std::chrono::steady_clock;
 
-// A call with a deadline, which obeys signals. `call` owns all that it uses.
+// A call with a deadline, during which signals are handled. `call` owns everything that it uses.
 void rank_wait(const Rank &self, uint32_t timeout_ms, std::function<int(weft_ep_t *, uint32_t)> call) {
   auto state = self.state;
   Wait wait;
@@ -127,7 +127,7 @@ std::shared_ptr<std::vector<int32_t>> ranks_of(nb::handle source, const char *na
   return ranks;
 }
 
-// What weft_ep_open() reads, all of it owned.
+// The arguments of weft_ep_open(), with the memory that they point to.
 struct Opening {
   weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   std::string prefix, transport, listen, host_id;
@@ -178,7 +178,7 @@ void read_options(Opening &opening, nb::dict &given) {
   options.num_founders = (uint32_t)opening.founders->size();
 }
 
-// With the defaults of ep.h in the place of 0.
+// Replaces 0 by the defaults of ep.h.
 void note_sizes(RankState &state, const weft_ep_options &options) {
   state.capacity = options.capacity ? options.capacity : 64;
   state.max_tokens = options.max_tokens ? options.max_tokens : 128;
@@ -192,7 +192,7 @@ void note_sizes(RankState &state, const weft_ep_options &options) {
   state.missing.resize((size_t)state.max_tokens * state.topk);
 }
 
-// The GPU of this thread's context; -1: it has none, and then the current GPU is the same one on every thread.
+// The GPU of this thread's context; -1: it has no context, and then the current GPU is the same on every thread.
 int32_t current_gpu() {
   int device = -1;
   void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -222,7 +222,7 @@ Rank *open_rank(const Store &store, nb::dict given, uint32_t timeout_ms) {
     state->ep = nullptr;
   };
   if (opening->options.memory != WEFT_EP_MEMORY_HOST && opening->options.device == -1)
-    opening->options.device = current_gpu(); // it is one of the thread, and the library may be called on another one
+    opening->options.device = current_gpu(); // here, since the library may be called on another thread
   run_wait(state, Entered::ALONE, std::move(wait));
   note_sizes(*state, opening->options);
   try {

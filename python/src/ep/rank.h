@@ -12,8 +12,8 @@
 
 struct RouteState;
 
-// What this side knows of an operation, to check later calls with it. One that has ended is moved out of its place, and
-// goes last of all in the call: with memory that it has kept, code of Python may run, which may use the rank.
+// The state of an operation on this side, to check later calls. An ended operation is moved out of its place and
+// destroyed at the end of the call: releasing its memory may run Python code, which may use the rank.
 struct Operation {
   static constexpr uint64_t NONE = UINT64_MAX;
   uint64_t number = NONE;
@@ -23,7 +23,7 @@ struct Operation {
   bool received = false;
   int layout = 0;                    // of the receive
   uint64_t rows = 0;                 // room of the receive: rows of `y`
-  std::vector<Buffer> kept;          // what the library reads after the call has returned
+  std::vector<Buffer> kept;          // memory that the library reads after the call has returned
   nb::object receive;                // likewise
   std::shared_ptr<RouteState> route; // until it is received; CUDA: as long as `kept`
   bool fills = false;                // the dispatch fills the route
@@ -41,7 +41,7 @@ struct RankState : Gate {
   uint32_t capacity = 0, max_tokens = 0, hidden = 0, topk = 0, experts = 0;
   int dtype = 0;
   std::atomic<unsigned> turns{0};   // odd while a call of an operation runs on the main thread
-  unsigned seen = 0;                // what the watcher of signals saw last
+  unsigned seen = 0;                // the value that the watcher of signals read last
   std::atomic<bool> asked{false};   // interrupt() was called
   std::atomic<bool> stopped{false}; // a wait was interrupted by a signal
   std::array<Operation, 2> operations;
@@ -49,10 +49,10 @@ struct RankState : Gate {
   std::vector<nb::object> interrupted_objects;
   std::vector<int32_t> lost;              // [capacity] room for the library to write into
   std::vector<weft_ep_missing> missing;   // [max_tokens * topk] likewise
-  std::vector<weft_ep_route_t *> retired; // routes that nobody has any more, while another call was in the handle
+  std::vector<weft_ep_route_t *> retired; // routes that were released while another call used the handle
   const char *zero_copy = nullptr;        // weft_ep_get_zero_copy_memory(), which weft_ep_close() frees
   uint64_t zero_copy_bytes = 0;
-  int views = 0;        // of it that Python has
+  int views = 0;        // the number of views of it that Python holds
   bool dropped = false; // the last view closes the rank
   // Raises BusyError while Python has a view of the zero-copy memory.
   void shut();
@@ -71,7 +71,7 @@ public:
   std::shared_ptr<RankState> state;
 };
 
-// While a rank is watched, a wait of it on the main thread is ended now and then, so that signals are obeyed.
+// While a rank is watched, its waits on the main thread are ended from time to time, so that signals are handled.
 void watch_signals(RankState *rank);
 void unwatch_signals(RankState *rank);
 

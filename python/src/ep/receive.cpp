@@ -71,7 +71,7 @@ nb::object entry(nb::dict &given, const char *name) {
   return given.contains(name) ? nb::object(nb::borrow(given[name])) : nb::none();
 }
 
-// Keeps an array, whose address goes to `address` of the arguments.
+// Keeps an array, and stores its address in `address` of the arguments.
 void keep(Receive &self, const char *name, nb::handle source, Buffer array, void **address) {
   *address = array.data();
   self.arrays.push_back({name, nb::borrow(source), std::move(array), address});
@@ -106,7 +106,7 @@ void take_scales(Receive &self, nb::handle source) {
   keep(self, "scales", source, std::move(array), &self.args.scales);
 }
 
-// local_expert, weights and slot: [rows][K], for a K that a dispatch says.
+// local_expert, weights and slot: [rows][K], where the dispatch gives K.
 void take_by_topk(Receive &self, nb::dict &given, const char *name, bool real, void **address) {
   nb::object source = entry(given, name);
   take(self, source, {name, 4, real, 0, true}, address);
@@ -198,7 +198,7 @@ Receive *make_receive(const Rank &rank, int layout, uint32_t rows, int dtype, ui
 } // namespace
 
 nb::object receive_of(nb::handle source) {
-  static PyObject *const name = PyUnicode_InternFromString("_handle"); // each dispatch asks for it
+  static PyObject *const name = PyUnicode_InternFromString("_handle"); // each dispatch looks it up
   nb::object handle = nb::steal(PyObject_GetAttr(source.ptr(), name));
   if (!handle.is_valid())
     PyErr_Clear();

@@ -1,4 +1,4 @@
-// Routes: made, planned, asked for, and their arrays as memory of Python.
+// Routes: creation, planning, queries, and their arrays as Python objects.
 #include "ep/operation.h"
 
 #include "ep/receive.h"
@@ -18,8 +18,8 @@ std::shared_ptr<RouteState> route_of(nb::handle source) {
   return nb::cast<Route &>(handle).must_be_open();
 }
 
-// CHECK_ROUTE: whether this operation fills the route that it was compared with, or goes by it. On CUDA memory the
-// dispatch that fills a route receives too, and one by it may still run.
+// With CHECK_ROUTE: whether this operation fills the route, or uses it as it was filled. On CUDA memory a dispatch that
+// fills a route also receives, and a dispatch that uses it may still run.
 static bool does_fill(const RankState &state, const Operation &operation) {
   if (state.cuda)
     return !operation.route->received;
@@ -34,7 +34,7 @@ void note_route_begun(const RankState &state, Operation &operation, const weft_e
   if (!operation.fills)
     return;
   RouteState &route = *operation.route;
-  bool counted = args.num_tokens_at && !state.cuda; // where it has changed since, the library refuses what comes later
+  bool counted = args.num_tokens_at && !state.cuda; // if it has changed since, the library refuses later calls
   route.tokens = counted ? *args.num_tokens_at : operation.tokens;
   route.topk = operation.topk;
   route.received = false;
@@ -125,7 +125,7 @@ Route *create(const Rank &rank, uint32_t max_tokens, uint32_t max_rows, uint32_t
           state, failure, [&](int) { return weft_ep_route_create(state.ep, &options, &made->route); }, [] {}) < 0)
     raise_failure(failure);
   made->max_topk = topk ? topk : state.topk;
-  // The library's default, and what it takes more for; its selections and padding have 31 bits.
+  // The library's default, or more if that is needed; its selections and padding have 31 bits.
   uint64_t all = (uint64_t)state.max_tokens * state.capacity, numbered = INT32_MAX / made->max_topk - (1 << 16);
   made->max_rows = std::min(max_rows && max_rows < all ? max_rows : all, numbered);
   return new Route(std::move(made));
@@ -180,7 +180,7 @@ nb::object wait(const Route &self, uint32_t timeout_ms) {
                         info.num_lost);
 }
 
-// S of the second group of arrays: what came, or a worst case of the caller's.
+// S of the second group of arrays: the received rows, or the largest number that the caller gives.
 uint64_t rows_of(RouteState &route, nb::handle wanted) {
   if (!wanted.is_none()) {
     uint64_t rows = 0;
@@ -192,7 +192,7 @@ uint64_t rows_of(RouteState &route, nb::handle wanted) {
   weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
   Failure failure;
   int rc = ask(route, info, failure, WEFT_WAIT_FOREVER);
-  if (rc < 0 && rc != WEFT_ERR_CONFLICT) { // a rank has joined: the arrays are what they were
+  if (rc < 0 && rc != WEFT_ERR_CONFLICT) { // a rank has joined: the arrays are unchanged
     failure.rows_needed = rc == WEFT_ERR_ROOM ? info.num_rows : 0;
     raise_failure(failure);
   }

@@ -1,5 +1,5 @@
-// Ends waits of operations now and then, so that the main thread looks whether a signal has come. An interrupted call
-// of an operation goes on where it was when it is made again, so nothing is lost by that.
+// Ends waits of operations from time to time, so that the main thread checks for signals. An interrupted call of an
+// operation continues where it was when it is repeated, so nothing is lost.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -21,7 +21,7 @@ struct Watcher {
 Watcher &watcher() {
   static Watcher *made = [] {
     auto *fresh = new Watcher; // never freed: its thread may outlive static objects
-    pthread_atfork(nullptr, nullptr, [] { new (&watcher()) Watcher; }); // its thread does not exist there
+    pthread_atfork(nullptr, nullptr, [] { new (&watcher()) Watcher; }); // its thread does not exist in the child
     return fresh;
   }();
   return *made;
@@ -47,7 +47,7 @@ void watch_signals(RankState *rank) {
   Watcher &all = watcher();
   std::lock_guard<std::mutex> lock(all.mutex);
   if (!all.running) {
-    std::thread([&all] { all.run(); }).detach(); // it raises where there are no more threads: nothing has changed then
+    std::thread([&all] { all.run(); }).detach(); // throws if no thread can be started: nothing has changed then
     all.running = true;
   }
   all.ranks.push_back(rank);

@@ -1,12 +1,12 @@
-// The memory of a rank whose rows peers read in place, as memory of Python.
+// The zero-copy memory of a rank, whose rows peers read in place, as a Python object.
 #include "core/errors.h"
 
 #include "ep/receive.h"
 #include "ep/route.h"
 
-// What lies in the zero-copy memory stays as long as the rank does: the rank has no need to keep it.
+// Releases kept arrays in the zero-copy memory: that memory lives as long as the rank.
 void RankState::keep_no_zero_copy() {
-  std::vector<Buffer> gone; // whose end may run any code of Python: after all of this
+  std::vector<Buffer> gone; // destroyed at the end, since that may run any Python code
   std::vector<nb::object> objects;
   auto needless = [&](const Buffer &array) {
     auto *data = (const char *)array.data();
@@ -18,7 +18,7 @@ void RankState::keep_no_zero_copy() {
       (needless(array) ? gone : others).push_back(std::move(array));
     kept = std::move(others);
   };
-  auto sift_receive = [&](nb::object &kept) { // its other arrays take its place
+  auto sift_receive = [&](nb::object &kept) { // keeps its other arrays instead
     if (!kept.is_valid() || !nb::isinstance<Receive>(kept))
       return;
     nb::list others;
@@ -51,8 +51,8 @@ bool RankState::lends() {
 
 namespace {
 
-// All of it. On the host each buffer that was got is a view; of a GPU this object is one, once it has said where its
-// memory is: frameworks keep it as long as their arrays.
+// The whole zero-copy memory. On the host each exported buffer is a view. On a GPU this object is a view once it has
+// given its address: frameworks keep it as long as their arrays.
 struct ZeroCopy {
   explicit ZeroCopy(std::shared_ptr<RankState> of) : rank(std::move(of)) {}
   ZeroCopy(const ZeroCopy &) = delete;

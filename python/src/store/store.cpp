@@ -22,7 +22,7 @@ nb::object made_list(const weft_store_list *list) {
   return nb::make_tuple(kvs, list->revision, list->total, list->more != 0);
 }
 
-// One request. `call` owns all that it uses.
+// One request. `call` owns everything that it uses.
 void request(const Store &self, std::function<int(weft_store_t *)> call) {
   auto state = self.state;
   state->check_open();
@@ -37,7 +37,7 @@ void request(const Store &self, std::function<int(weft_store_t *)> call) {
     return;
   }
   Wait wait;
-  wait.timeout_ms = wait.attempt_ms = UINT32_MAX - 1; // the store has a deadline of its own, and nothing is sent twice
+  wait.timeout_ms = wait.attempt_ms = UINT32_MAX - 1; // the store itself has a deadline, and nothing is sent twice
   wait.attempt = [state, call](uint32_t) { return call(state->store); };
   run_wait(state, Entered::SHARED, std::move(wait));
 }
@@ -99,7 +99,7 @@ size_t erase(const Store &self, nb::object key, bool prefix) {
   return *deleted;
 }
 
-// `wanted` is what the sentence of a TypeError begins with.
+// `wanted` is the beginning of the sentence of a TypeError.
 template <class T> T number_of(nb::object source, const char *wanted) {
   T number;
   if (!nb::try_cast<T>(source, number))

@@ -1,4 +1,4 @@
-// Watches of a store: what its thread tells is queued, and Python takes it when it likes.
+// Watches of a store: its thread queues events, and Python takes them at any time.
 #include <deque>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -28,7 +28,7 @@ struct WatchState : Gate {
   void add(const weft_store_event *event);
   bool take(Event *event);
 
-  std::shared_ptr<StoreState> store; // the watch goes before it
+  std::shared_ptr<StoreState> store; // the watch is closed before it
   weft_store_watch_t *watch = nullptr;
   std::mutex queue_mutex;
   std::deque<Event> queue;
@@ -83,7 +83,7 @@ Watch *open_watch(const Store &store, nb::object prefix, int64_t from) {
   state->store = store.state;
   Wait wait;
   wait.timeout_ms = wait.attempt_ms = UINT32_MAX - 1;
-  // The library's thread holds a plain pointer: the state goes only after weft_store_watch_close().
+  // The library's thread holds a plain pointer, so the state is freed only after weft_store_watch_close().
   wait.attempt = [state, text, from](uint32_t) {
     return weft_store_watch_open(
         state->store->store, text->c_str(), from,
