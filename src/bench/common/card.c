@@ -1,4 +1,4 @@
-// The metadata of a worker's agent as text.
+// Turns the metadata of a worker's agent into text and back.
 #include "bench/common/card.h"
 
 #include <stdlib.h>

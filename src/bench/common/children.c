@@ -1,4 +1,4 @@
-// Workers of this host: forked before there is a thread, looked after until they have ended.
+// Worker processes of this host: they are forked before there is a thread, and watched until they have ended.
 #include "bench/common/children.h"
 
 #include <errno.h>
@@ -22,7 +22,8 @@ static void be_child(const struct bench_children *children, int socket, pid_t pa
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent)
     _exit(1);
-  for (uint32_t i = 0; i < index; i++) // a copy of another child's end would hide that the parent has gone
+  // A copy of another child's socket would hide from that child that the parent has ended.
+  for (uint32_t i = 0; i < index; i++)
     close(children->list[i].socket);
   int err = fn(arg, index, socket);
   fflush(NULL);
@@ -127,14 +128,14 @@ bool bench_children_ended(struct bench_children *children, uint32_t *index, bool
   return false;
 }
 
-// A child that ends closes its socket. Whatever it may still send is not for this wait.
+// A child that ends closes its socket. This wait ignores whatever the child may still send.
 static void sleep_until_one_ends(const struct bench_children *children, struct pollfd *sockets, uint64_t deadline_ns) {
   nfds_t count = 0;
   for (uint32_t i = 0; i < children->count; i++)
     if (!children->list[i].ended)
       sockets[count++] = (struct pollfd){.fd = children->list[i].socket, .events = POLLRDHUP};
   if (poll(sockets, count, clock_left_ms(deadline_ns)) > 0)
-    usleep(1000); // from the end of its sockets to that of the process
+    usleep(1000); // a process ends a moment after its sockets are closed
 }
 
 static int not_ended(const struct bench_children *children, uint32_t timeout_ms) {

@@ -1,4 +1,4 @@
-// What no single option shows.
+// Checks of options that concern several of them.
 #include "bench/common/options.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static int check_group(const char *group) {
                     group, GROUP_MAX);
 }
 
-// One would be lost under the other, and nobody told.
+// Two outputs must not have one file: one would overwrite the other without a message.
 static int check_files(const struct bench_options *options) {
   const struct {
     const char *option, *path;

@@ -1,4 +1,4 @@
-// Where the rows of a benchmark go.
+// Writes the rows of a benchmark to its outputs.
 #include "bench/common/output.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ int bench_output_begin(struct bench_output *output, const struct figures *figure
   return err;
 }
 
-// Said once; the end says it again, as the error.
+// Prints an error once, when it happens; the end of the benchmark returns it again.
 static void note(struct bench_output *output, int err) {
   if (!err || output->saved_err)
     return;
@@ -64,7 +64,8 @@ static void print_row(struct bench_output *output, const struct figures_row *row
     note(output, fail_errno(errno, "cannot write the table to standard output"));
 }
 
-// The whole of it after each row; where that takes long, for it grows with the rows, not more than a tenth of the time.
+// Writes the whole document after each row. Its size grows with the rows: if writing takes long, the next row that is
+// written comes so much later that writing takes at most a tenth of the time.
 static void save_json(struct bench_output *output, const struct figures *figures) {
   uint64_t begin = clock_ns();
   if (!output->json || is_dash(output->json) || begin < output->next_save_ns)
@@ -95,7 +96,8 @@ static int print_json(const struct figures *figures) {
   return err;
 }
 
-// What was measured is not lost with a disk that is full: it is written elsewhere, and that is said.
+// If the file cannot be written, for instance because the disk is full, writes the figures to another place, and the
+// error names that place.
 static int save_last(const struct figures *figures, const char *path) {
   char why[FAIL_DETAIL_SIZE], elsewhere[256];
   const char *directory = getenv("TMPDIR");
@@ -125,7 +127,8 @@ int bench_output_end(struct bench_output *output, const struct figures *figures)
   err = err ? err : pages;
   int closed = bench_output_csv_close(output);
   err = err ? err : closed;
-  if (!err && output->saved_err) // of an earlier row, perhaps on what was written since
+  // The error of an earlier row. It does not matter for a JSON file, which has been written again since.
+  if (!err && output->saved_err)
     err = output->csv || output->out ? fail(output->saved_err, "%s", output->saved_why) : 0;
   free(output->table);
   output->table = NULL;

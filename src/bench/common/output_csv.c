@@ -1,4 +1,4 @@
-// CSV (RFC 4180): the keys and figures of the first row are the columns, and the keys that later rows have besides.
+// CSV (RFC 4180). The columns are the keys and figures of the first row, and further keys that later rows may have.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void write_head(const struct bench_output *output, const struct figures_r
   fputs(",slowest,refused\n", out);
 }
 
-// The first row is what later ones are written by: a copy of its keys, and of its figures' names.
+// Later rows are written in the columns of the first row: keeps a copy of its keys, and the names of its figures.
 static json_t *remember(const struct bench_output *output, const struct figures_row *row) {
   json_t *figures = json_array(), *keys = json_copy(row->keys);
   for (size_t i = 0; output->more_keys && output->more_keys[i]; i++)

@@ -1,4 +1,4 @@
-// The page and the text for Prometheus.
+// Writes the HTML page and the text for Prometheus.
 #include "bench/common/output_files.h"
 #include "measure/prometheus.h"
 #include "page/page.h"

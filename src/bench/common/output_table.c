@@ -1,4 +1,4 @@
-// The table of rows as they come.
+// The table of rows, printed row by row.
 #include "bench/common/output_table.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static struct bench_output_column *add(struct bench_output *output, const char *
                                        unsigned spare) {
   static struct bench_output_column none;
   if (output->num_columns == MAX_COLUMNS)
-    return &none; // beyond any width
+    return &none; // the table is too wide for it anyway
   struct bench_output_column *column = &output->table[output->num_columns++];
   snprintf(column->group, sizeof column->group, "%.23s", group);
   snprintf(column->heading, sizeof column->heading, "%.23s", heading);
@@ -36,7 +36,7 @@ static struct bench_output_column *add(struct bench_output *output, const char *
   return column;
 }
 
-// `key`: perhaps with ":" and a width behind it.
+// `key_and_width` is a key, perhaps followed by ":" and a width.
 static void add_key(struct bench_output *output, const char *key_and_width, const struct figures_row *row) {
   char text[64], key[FIGURES_NAME];
   size_t size = strcspn(key_and_width, ":"), wanted = 0;
@@ -53,7 +53,7 @@ static void add_key(struct bench_output *output, const char *key_and_width, cons
   least = least < wanted ? wanted : least;
   if (column->width < least)
     column->width = least;
-  if (column->width < table_width(text)) // later rows may have longer ones, and break the line
+  if (column->width < table_width(text)) // a longer value in a later row breaks the line
     column->width = table_width(text);
 }
 
@@ -97,7 +97,7 @@ static size_t line_width(const struct bench_output *output) {
   return width;
 }
 
-// Leaves columns out until the line fits, or none can be spared.
+// Leaves columns out until the line fits, or until no column is left that may be left out.
 static void fit(struct bench_output *output) {
   while (output->width && line_width(output) > output->width) {
     size_t worst = 0;
@@ -159,7 +159,7 @@ void bench_output_table_head(const struct bench_output *output) {
   for (int line = 0; line < 2; line++) {
     if (output->color)
       fputs("\033[1m", output->out);
-    size_t over = 0; // of a group's name that is longer than its column
+    size_t over = 0; // by how much the name of a group is longer than its column
     for (size_t i = 0; i < output->num_columns; i++) {
       const struct bench_output_column *column = &output->table[i];
       const char *text = line ? column->heading : column->group;

@@ -9,7 +9,7 @@
 #include "base/time/clock.h"
 
 #define EVERY_NS UINT64_C(100000000)
-enum { TEXT = 256, ENOUGH_MS = 1000 }; // so long before the time left is told
+enum { TEXT = 256, ENOUGH_MS = 1000 }; // ENOUGH_MS: the time left is shown only after so long
 
 void bench_progress_begin(struct bench_progress *progress, bool quiet) {
   *progress = (struct bench_progress){.begin_ns = clock_ns()};

@@ -1,4 +1,4 @@
-// Finds, or starts, the store on which the workers meet.
+// Finds or starts the store on which the workers meet.
 #include "bench/common/store.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int open_client(struct bench_store *store, const struct bench_options *op
   return weft_store_open(&store->client, &client);
 }
 
-// A store that others start at the same time may not be there yet: `wait_limit_ms` for that.
+// If others start the store at the same time, it may not answer yet: then tries again for `wait_limit_ms`.
 static int await_answer(const struct bench_store *store, uint64_t wait_limit_ms) {
   uint64_t deadline = clock_deadline_ms(wait_limit_ms);
   for (int tries = 1;; tries++) {
@@ -62,7 +62,8 @@ static int open_given(struct bench_store *store, const struct bench_options *opt
     return fail(WEFT_ERR_INVALID, "the URL of the store has %d characters: want less than %zu", written,
                 sizeof store->url);
   int err = open_client(store, options, options->token);
-  // A store that was named is there; a worker that has it embedded may be started later than this one.
+  // A store that --store names has to answer already; a worker that runs the store itself may start later than this
+  // one.
   return err ? err : await_answer(store, options->store ? 0 : (uint64_t)options->startup_timeout_s * 1000);
 }
 

@@ -1,4 +1,4 @@
-// Starts and ends of runs, by notifications.
+// Starts and ends of runs, agreed on by notifications.
 #include "bench/common/sync.h"
 
 #include <errno.h>
@@ -16,19 +16,19 @@
 
 enum { READY = 1, GO, DONE, PING, PONG, COMPARED };
 enum {
-  SPIN_NS = 300000,          // longer than a start takes where each worker has a processor
-  FINE_NS = 80000,           // a short sleep wakes up so late, by the timer slack of threads (prctl(2)) and some more
-  LEAD_NS = 150000,          // from the choice of a start to the start: the message has to arrive until then
-  LEAD_CROWDED_NS = 1000000, // where those who are to get it have to wait for a processor first
-  LEAD_APART_NS = 2000000,   // to other hosts
+  SPIN_NS = 300000,          // longer than a start takes if each worker has a processor
+  FINE_NS = 80000,           // a sleep may end so late: the timer slack of threads (prctl(2)) and some more
+  LEAD_NS = 150000,          // from the choice of a start to the start; the message has to arrive in this time
+  LEAD_CROWDED_NS = 1000000, // the same if the receivers have to wait for a processor first
+  LEAD_APART_NS = 2000000,   // the same to other hosts
   LEAD_EACH_NS = 10000,
   NAP_MS = 5,
-  LOOK_NS = 1000000, // between looks at what asks to end, which are not free
+  LOOK_NS = 1000000, // between two looks for a signal or a lost worker, since a look takes time
   PINGS = 16,
   LOST_MS = 1000,
 };
 
-// On the wire between workers of the same version, little-endian as all that Weft runs on.
+// A message between workers of the same version. It is little-endian, as are all machines that Weft runs on.
 struct message {
   uint32_t kind, reserved;
   uint64_t run, ns;
@@ -46,7 +46,7 @@ static int take_message(struct bench_sync *sync, const struct weft_notification 
   while (rank < sync->size && sync->peers[rank].peer != note->peer)
     rank++;
   if (rank == sync->size || note->size != sizeof message)
-    return 0; // not of this benchmark
+    return 0; // a notification that does not belong to this benchmark
   memcpy(&message, note->bytes, sizeof message);
   switch (message.kind) {
   case READY:
@@ -88,12 +88,13 @@ static int take_all(struct bench_sync *sync) {
 
 int bench_sync_look(struct bench_sync *sync) {
   int rc = stop_check();
-  if (rc == 0 && meet_lost(sync->meet, NULL, NULL, 0)) // a step says who and why, at once
+  // The meeting notices a lost worker at once, and names it with the reason.
+  if (rc == 0 && meet_lost(sync->meet, NULL, NULL, 0))
     rc = meet_barrier(sync->meet, "end", LOST_MS);
   return rc;
 }
 
-// A wait, turn by turn.
+// The state of one wait, which consists of turns.
 struct wait {
   uint64_t begun_ns, looked_ns, deadline_ns, timeout_ms;
   bool over; // the deadline has passed
@@ -105,13 +106,15 @@ static struct wait begin_wait(uint64_t timeout_ms) {
       .begun_ns = now, .looked_ns = now, .deadline_ns = clock_deadline_ms(timeout_ms), .timeout_ms = timeout_ms};
 }
 
-// The first of a run waits for start_ms from when it has come, and can say who is missing; whoever waits for it may
-// have come as much earlier, and says nothing before.
+// The leader of a run waits for start_ms from the moment of its own arrival, and can name the missing workers. A worker
+// that waits for the leader may have arrived up to start_ms earlier, and must not report an error before the leader
+// does.
 static uint64_t beyond_start_ms(const struct bench_sync *sync) {
   return 2 * (uint64_t)sync->start_ms + 2 * LOST_MS;
 }
 
-// 0: look again. TIMEOUT is either wait->over, without a sentence, or what another worker has failed by, with its own.
+// 0: look again. TIMEOUT means either that wait->over is set, without a sentence, or that another worker failed by a
+// timeout, with the sentence of that worker.
 static int turn(struct bench_sync *sync, struct wait *wait) {
   int rc = take_all(sync);
   uint64_t now = clock_ns();
@@ -126,12 +129,12 @@ static int turn(struct bench_sync *sync, struct wait *wait) {
     return WEFT_ERR_TIMEOUT;
   if (rc == 0 && now - wait->begun_ns < SPIN_NS) {
     if (!sync->roomy)
-      sched_yield(); // to whom this one waits for
+      sched_yield(); // the worker that this one waits for may need this processor
     rc = weft_agent_progress(sync->agent, NULL);
   } else if (rc == 0) {
     struct pollfd wake = {.fd = sync->wake, .events = POLLIN};
     uint64_t left_ms = (wait->deadline_ns - now + 999999) / 1000000;
-    poll(&wake, 1, left_ms < NAP_MS ? (int)left_ms : NAP_MS); // a death or a signal is looked for in between
+    poll(&wake, 1, left_ms < NAP_MS ? (int)left_ms : NAP_MS); // between the polls it looks for deaths and signals
   }
   return rc;
 }
@@ -162,7 +165,8 @@ int bench_sync_init(struct bench_sync *sync, struct meet *meet, uint32_t timeout
 
 // --- clocks ---
 
-// The answer that came back soonest tells most exactly: rank 0's clock was that of the middle, within half the way.
+// The fastest answer is the most exact one: rank 0 read its clock about in the middle between sending and receiving,
+// with an error of at most half of that time.
 static int compare_clocks(struct bench_sync *sync) {
   uint64_t best = UINT64_MAX;
   for (int i = 0; i < PINGS; i++) {
@@ -184,7 +188,7 @@ static int compare_clocks(struct bench_sync *sync) {
   return send_to(sync, 0, COMPARED, sync->rounds, 0);
 }
 
-// The first worker that has not compared its clock in this round; `size`: there is none.
+// The first worker that has not compared its clock in this round; `size` if there is none.
 static uint32_t find_asking(const struct bench_sync *sync) {
   uint32_t rank = 1;
   while (rank < sync->size && (!sync->peers[rank].other_clock || sync->peers[rank].compared >= sync->rounds))
@@ -268,7 +272,7 @@ int bench_sync_start(struct bench_sync *sync, uint64_t run, const uint32_t *rank
   uint64_t left = clock_left_ns(*start_ns);
   struct timespec nap = clock_timespec(left > FINE_NS ? left - FINE_NS : 0);
   if (sync->crowded)
-    nanosleep(&nap, NULL); // so that the others get the message; who keeps a processor starts in time
+    nanosleep(&nap, NULL); // lets other workers get the message; with a processor of its own a worker needs no sleep
   while (!clock_passed(*start_ns))
     ;
   return 0;
@@ -283,7 +287,8 @@ int bench_sync_send_done(struct bench_sync *sync, uint64_t run, uint32_t rank) {
 }
 
 int bench_sync_await_done(struct bench_sync *sync, uint64_t run, uint32_t rank) {
-  struct wait wait = begin_wait((uint64_t)sync->timeout_ms + LOST_MS); // its transfer ends before, and it says how
+  // The transfer has an earlier deadline, and its error says more.
+  struct wait wait = begin_wait((uint64_t)sync->timeout_ms + LOST_MS);
   while (sync->peers[rank].done != run) {
     int rc = turn(sync, &wait);
     if (rc != 0)
@@ -293,7 +298,7 @@ int bench_sync_await_done(struct bench_sync *sync, uint64_t run, uint32_t rank) 
 }
 
 int bench_sync_sleep(struct bench_sync *sync, uint64_t until_ns) {
-  enum { NAP_NS = 2000000 }; // a poll may wake up so late
+  enum { NAP_NS = 2000000 }; // a poll may return so late
   int rc = 0;
   while (rc == 0 && !clock_passed(until_ns)) {
     uint64_t left = clock_left_ns(until_ns);

@@ -1,4 +1,4 @@
-// Memory of a worker.
+// The memory of a worker.
 #include "bench/transfer/buffer.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static int find_gpu(struct transfer_buffer *buffer) {
     return fail_context(err, "a segment of type VRAM wants a GPU");
   if (count < 1)
     return fail(WEFT_ERR_UNSUPPORTED, "a segment of type VRAM wants a GPU, and this process may use none");
-  buffer->gpu %= (uint32_t)count; // fewer GPUs than buffers: some are on one, which the report names
+  buffer->gpu %= (uint32_t)count; // with fewer GPUs than buffers some buffers share a GPU; the report names this
   if ((err = buffer->api->open((int)buffer->gpu, &buffer->device, why)) != 0)
     return device_fail(err, "VRAM", why);
   return 0;
@@ -37,7 +37,7 @@ static int register_own(struct transfer_buffer *buffer) {
   return weft_agent_register(buffer->agent, &memory, &buffer->region);
 }
 
-// Memory that peers of this host can map.
+// Memory that other processes of this host can map.
 static int allocate_by_agent(struct transfer_buffer *buffer) {
   void *address = NULL;
   int err = weft_agent_allocate(buffer->agent, buffer->cuda ? WEFT_MEMORY_CUDA : WEFT_MEMORY_HOST, buffer->length,
@@ -47,7 +47,7 @@ static int allocate_by_agent(struct transfer_buffer *buffer) {
   buffer->owner = TRANSFER_AGENTS;
   buffer->address = address;
   if (!buffer->cuda)
-    memset(address, 0, buffer->length); // pages are there before anything is timed
+    memset(address, 0, buffer->length); // touches all pages before anything is timed
   return 0;
 }
 
@@ -79,7 +79,8 @@ static int allocate_mapped(struct transfer_buffer *buffer, bool huge) {
   return register_own(buffer);
 }
 
-// What the host can spare without taking it from others, as its kernel says; where it says nothing all is well.
+// What the host can give without taking it from others, as its kernel says. If the kernel says nothing, any size is
+// accepted.
 static int check_room(uint64_t length) {
   char line[128];
   unsigned long long kib, most = UINT64_MAX;
@@ -103,7 +104,7 @@ int transfer_buffer_open(struct transfer_buffer *buffer, weft_agent_t *agent, co
   int err = cuda ? find_gpu(buffer) : 0;
   if (!err && !cuda)
     err = check_room(memory->length);
-  // GPU memory that other processes can map is the agent's: that of the plug-in's pool they cannot.
+  // The agent allocates GPU memory that other processes can map: memory from the pool of the plug-in cannot be mapped.
   if (!err && cuda)
     err = memory->own ? allocate_plain(buffer) : allocate_by_agent(buffer);
   else if (!err)

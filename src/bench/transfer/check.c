@@ -1,7 +1,8 @@
-// Contents: put where they are read from, and looked for where they have been written to.
+// The check of contents: writes them to the place that the transfer reads, and compares them at the place that it
+// wrote.
 //
-// Each byte is a function of a seed, of the iteration that wrote it, and of its place in what the target holds: so a
-// byte of an earlier iteration, or of another place, is a wrong one.
+// Each byte is a function of a seed, of the iteration that wrote it, and of its place in the target's memory. So a byte
+// of an earlier iteration, or of another place, is recognised as wrong.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static int check_file(struct transfer_rowing *rowing, const struct transfer_cont
   return transfer_stored_check(&rowing->worker->stored, contents, block, rowing->load.block);
 }
 
-// Every block of the first `slots` slots of every thread, at their places of `variant`.
+// Calls `act` for every block of the first `slots` slots of every thread, at their places of `variant`.
 static int each_block(struct transfer_rowing *rowing, uint32_t slots, uint32_t variant, block_fn act) {
   const struct transfer_load *load = &rowing->load;
   int err = 0;
@@ -85,7 +86,7 @@ static int each_area(struct transfer_rowing *rowing, uint32_t slots, bool fills)
 
 // --- storage ---
 
-// Moves each slot once, in a direction that is not the measured one: objects are reached in no other way.
+// Moves each slot once, in the direction that is not measured: this is the only way to reach objects.
 static int move_other_way(struct transfer_rowing *rowing, uint32_t variant) {
   struct transfer_load load = rowing->load;
   int err = 0;
@@ -107,7 +108,7 @@ static int move_other_way(struct transfer_rowing *rowing, uint32_t variant) {
   return err;
 }
 
-// Contents that no check takes for right ones.
+// Fills the buffers with contents that no check accepts.
 static int spoil_here(struct transfer_rowing *rowing, uint32_t slots, uint32_t variant) {
   uint64_t iteration = rowing->worker->iteration;
   rowing->worker->iteration = UINT64_MAX;
@@ -116,7 +117,7 @@ static int spoil_here(struct transfer_rowing *rowing, uint32_t slots, uint32_t v
   return err;
 }
 
-// What is in the storage before it is read.
+// Writes the contents to the storage before they are read.
 static int store(struct transfer_rowing *rowing, uint32_t slots, uint32_t variant) {
   if (rowing->worker->plan->storage == TRANSFER_FILES)
     return each_block(rowing, slots, variant, write_file);
@@ -141,7 +142,7 @@ static bool is_storage(const struct transfer_rowing *rowing) {
   return rowing->worker->plan->storage != TRANSFER_NONE;
 }
 
-// Puts the contents of a new iteration where they are read from.
+// Writes the contents of a new iteration to the place that the transfer reads.
 static int put(struct transfer_rowing *rowing, uint32_t slots, uint32_t variant) {
   bool reads = rowing->load.op == WEFT_TRANSFER_READ;
   rowing->worker->iteration++;
@@ -150,7 +151,7 @@ static int put(struct transfer_rowing *rowing, uint32_t slots, uint32_t variant)
   return is_storage(rowing) ? store(rowing, slots, variant) : each_area(rowing, slots, true);
 }
 
-// Looks at them where they are now.
+// Compares the contents at the place that the transfer wrote.
 static int look(struct transfer_rowing *rowing, uint32_t slots, uint32_t variant) {
   bool reads = rowing->load.op == WEFT_TRANSFER_READ;
   if (reads)
@@ -162,7 +163,7 @@ int transfer_check_begin(struct transfer_rowing *rowing) {
   bool reads = rowing->load.op == WEFT_TRANSFER_READ;
   const struct transfer_load *load = &rowing->load;
   int err = 0;
-  if (is_storage(rowing) && reads) // the whole of what is read has to be there
+  if (is_storage(rowing) && reads) // everything that is read has to exist
     for (uint32_t variant = load->variants; variant-- > 0 && !err;)
       err = store(rowing, load->depth, variant);
   if (!err && rowing->worker->plan->config.check_consistency)
@@ -170,7 +171,7 @@ int transfer_check_begin(struct transfer_rowing *rowing) {
   return err;
 }
 
-// Once more, untimed: each slot at its place of the variant.
+// Moves each slot once more, untimed, at its place of the variant.
 static int move_once(struct transfer_rowing *rowing, uint32_t variant) {
   for (uint32_t i = 0; i < rowing->num_lanes; i++) {
     for (uint32_t slot = 0; slot < rowing->load.depth; slot++)
@@ -198,7 +199,7 @@ int transfer_check_end(struct transfer_rowing *rowing) {
   if (!rowing->worker->plan->config.check_consistency)
     return 0;
   uint32_t used = load->depth < load->iterations ? load->depth : load->iterations;
-  // Blocks at random places lie over each other, so that only the rounds tell what should be where.
+  // Blocks at random places overlap, so that only the further rounds know what each place should have.
   int err = load->variants == 1 ? look(rowing, used, 0) : 0;
   for (uint32_t round = 0; round < ROUNDS && !err; round++)
     err = check_round(rowing, round % load->variants);

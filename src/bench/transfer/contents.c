@@ -1,4 +1,4 @@
-// Contents that can be checked: words of a mixed counter.
+// Contents that can be checked: each word is a mixed counter.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-// The figures of one row from those of all workers. Times of an only initiator, which is rank 0, are whole. Of several,
-// each gives some thousand, evenly chosen, for they go through the store, and as many as each other one: else rank 0
-// would count for more than the rest. The least and the most of each are told besides, or one request of a million that
-// took a second would hardly ever be seen.
+// Computes the figures of one row from those of all workers. If there is one initiator, which is rank 0, all of its
+// times are used. If there are several, each sends a few thousand evenly chosen times, since they go through the store.
+// All initiators send the same number, rank 0 too, which would otherwise count for more than the others. Each also
+// sends its least and its greatest time: otherwise one request of a million that took a second would hardly ever be
+// seen.
 #include "bench/transfer/gather.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 enum { MOST_SENT = 4096, MOST_SENT_BY_ALL = 16384, LEAST_SENT = 64 };
 
-// --- what one says ---
+// --- what one worker reports ---
 
 static uint32_t initiators(const struct transfer_worker *worker) {
   return transfer_pairs_initiators(&worker->pairs, worker->size);
@@ -58,7 +59,7 @@ static json_t *pack(const struct transfer_worker *worker, const struct transfer_
                    pack_times(own->times.prep, own->times.num_prep, most), "ranges", pack_ranges(&own->times));
 }
 
-// --- what all have said ---
+// --- what all workers reported ---
 
 static int64_t number(const json_t *said, const char *name) {
   return json_integer_value(json_object_get(said, name));
@@ -75,7 +76,8 @@ static int add_times(uint64_t **values, size_t *count, const json_t *list, const
   return 0;
 }
 
-// One initiator's times behind those of the others. `own`: it is the only one, and they are here, whole.
+// Appends one initiator's times to those of the others. `own`: NULL, or the complete times of the only initiator, which
+// is this worker.
 static int add_worker(struct transfer_times *all, const json_t *said, const struct transfer_times *own) {
   size_t num_transfer = all->num_post;
   int err = add_times(&all->latency, &all->count, json_object_get(said, "latency"), own ? own->latency : NULL,
@@ -149,11 +151,11 @@ static int take_all(struct transfer_worker *worker, const struct transfer_result
 
 // --- the window ---
 
-// Iterations of this worker that ended in the window.
+// The number of iterations of this worker that ended in the window.
 static uint64_t count_inside(const struct transfer_worker *worker, const struct transfer_result *own,
                              const struct transfer_window *window) {
   uint64_t inside = 0;
-  if (own->blind) // the window is this worker's own
+  if (own->blind) // the window is that of this worker alone
     return own->iterations;
   for (size_t i = 0; i < own->times.count; i++) {
     int64_t end = (int64_t)own->ends[i] + worker->sync.ahead_ns;
@@ -167,7 +169,7 @@ static int measure_window(struct transfer_worker *worker, const struct transfer_
   json_t *mine = json_integer((json_int_t)count_inside(worker, own, window));
   double requests = 0, bytes = 0, ns = transfer_window_ns(window);
   uint64_t fewest = UINT64_MAX;
-  uint32_t group = worker->pairs.count / initiators(worker); // requests of an iteration
+  uint32_t group = worker->pairs.count / initiators(worker); // requests in one iteration
   json_t **inside = calloc(worker->size, sizeof(json_t *));
   int err = mine && inside ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the figures of all workers");
   if (!err && worker->size > 1 && window->initiators > 1)
@@ -193,7 +195,7 @@ static int measure_window(struct transfer_worker *worker, const struct transfer_
   return 0;
 }
 
-// Of the first initiator, which is rank 0.
+// The transport of the first initiator, which is rank 0.
 static void name_transport(struct transfer_gathered *all, const json_t *said) {
   const char *name = json_string_value(json_object_get(said, "transport"));
   snprintf(all->transport, sizeof all->transport, "%s", name ? name : "");

@@ -1,4 +1,4 @@
-// Requests of a lane: made, made anew, and freed.
+// Requests of a lane: makes them, renews them, and frees them.
 #include "bench/transfer/lane.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static struct transfer_request *request_of(struct transfer_lane *lane, uint32_t 
   return &lane->requests[(slot * (size_t)load->variants + variant) * load->group + member];
 }
 
-// --- anew, in the timed loop of --recreate_xfer ---
+// --- renewal in the timed loop of --recreate_xfer ---
 
 static int drop(struct transfer_request *request, bool lists) {
   int err = weft_transfer_free(request->transfer);
@@ -66,7 +66,8 @@ static int drop(struct transfer_request *request, bool lists) {
   return 0;
 }
 
-// Memory can be registered anew when no request holds it: all are dropped, and each is made again when its turn comes.
+// Memory can be registered again only if no request uses it: all requests are dropped, and each is made again when it
+// is next posted.
 static int reregister(struct transfer_lane *lane) {
   const struct transfer_load *load = lane->load;
   int err = 0;
@@ -92,7 +93,7 @@ int transfer_lane_renew(struct transfer_lane *lane, uint32_t slot) {
   return err;
 }
 
-// --- all of it ---
+// --- opening and closing ---
 
 static int make_requests(struct transfer_lane *lane) {
   const struct transfer_load *load = lane->load;
@@ -116,9 +117,9 @@ static int make_requests(struct transfer_lane *lane) {
   return 0;
 }
 
-// Where the peer's process takes part in a transfer, on a host with few processors, this thread and its agent's would
-// keep it off them until their time is up. Over shm and cuda it does not, and the polls do the work, so that a yield
-// would cost.
+// With most transports the peer's process takes part in a transfer. On a host with few processors, this thread and that
+// of its agent would keep the peer from its processor until their time slices end. With shm and cuda the peer takes no
+// part and the polls do the work, so that a yield would only cost time.
 static uint32_t spin_limit_of(const struct transfer_lane *lane) {
   enum { SHORT = 64, LONG = 4096 };
   return strcmp(lane->transport, "shm") == 0 || strcmp(lane->transport, "cuda") == 0 ? LONG : SHORT;

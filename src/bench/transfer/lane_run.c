@@ -1,5 +1,5 @@
-// The timed loops. They write ticks into arrays that are there already, and look at nothing else but the transfers, and
-// now and then at whether somebody wants them to end.
+// The timed loops. They write ticks into arrays that were allocated before, and look at the transfers only; now and
+// then they look for a signal or a lost worker.
 #include "bench/transfer/lane_run.h"
 
 #include <sched.h>
@@ -7,7 +7,7 @@
 #include "base/signal/stop.h"
 #include "base/time/ticks.h"
 
-// Polls in vain before a look around, and before others get the processor.
+// Polls without success until a look for signals and losses, and until the thread yields.
 enum { LOOK_EVERY = 1024, YIELD_EVERY = 16, LANE_POSTED_EACH = 8, SMALL = 16384 };
 
 static struct transfer_request *requests_of(struct transfer_lane *lane, uint32_t slot) {
@@ -22,7 +22,7 @@ static int look_around(const struct transfer_load *load) {
   return err;
 }
 
-// 0: all of the slot's requests have ended well; 1: not yet.
+// 0: all requests of the slot have ended without error; 1: not yet.
 static int poll_slot(const struct transfer_request *requests, uint32_t group) {
   int state = 0;
   for (uint32_t i = 0; i < group; i++) {
@@ -36,7 +36,8 @@ static int poll_slot(const struct transfer_request *requests, uint32_t group) {
 
 static int begin(struct transfer_lane *lane, uint32_t slot, uint64_t number) {
   const struct transfer_load *load = lane->load;
-  int err = stop_came() ? look_around(load) : 0; // what ends within its post is never waited for
+  // A transfer that ends within its post is never waited for, so nothing else would see the signal.
+  int err = stop_came() ? look_around(load) : 0;
   if (!err && load->recreate) {
     uint64_t begun = ticks_now();
     err = transfer_lane_renew(lane, slot);
@@ -52,7 +53,7 @@ static int begin(struct transfer_lane *lane, uint32_t slot, uint64_t number) {
   return err;
 }
 
-// The place that the slot takes next.
+// Moves the slot to its next place.
 static void turn(struct transfer_lane *lane, uint32_t slot) {
   if (lane->load->variants > 1)
     lane->variant[slot] = (lane->variant[slot] + 1) % lane->load->variants;
@@ -64,8 +65,8 @@ static int spin_or_yield(const struct transfer_lane *lane, uint64_t polls) {
   return polls % LOOK_EVERY == 0 ? look_around(lane->load) : 0;
 }
 
-// The same of one request each, with as little as can be between the clock readings: the end of one is the beginning of
-// the next, and of small ones only some are asked when they were posted.
+// The serial loop for one request at a time, with as few instructions as possible between the clock readings. The end
+// of one request is the begin of the next, and of small requests only some are timed at their post.
 static int run_single(struct transfer_lane *lane, uint32_t count) {
   const struct transfer_load *load = lane->load;
   uint32_t mask = load->block * load->batch <= SMALL ? LANE_POSTED_EACH - 1 : 0;
@@ -100,7 +101,7 @@ bool transfer_lane_is_brief(const struct transfer_lane *lane) {
   return is_single(lane->load) && lane->load->block * lane->load->batch <= SMALL;
 }
 
-// One request after the other, without a clock.
+// One request after the other, without reading a clock.
 static int run_blind(struct transfer_lane *lane, uint32_t count) {
   const struct transfer_load *load = lane->load;
   int rc = 0;
@@ -122,7 +123,7 @@ static int run_blind(struct transfer_lane *lane, uint32_t count) {
   return 0;
 }
 
-// One after the other.
+// One iteration after the other.
 static int run_serial(struct transfer_lane *lane, uint32_t count) {
   const struct transfer_load *load = lane->load;
   int err = 0;
@@ -138,7 +139,7 @@ static int run_serial(struct transfer_lane *lane, uint32_t count) {
   return err;
 }
 
-// `depth` of them under way, each slot begun again as soon as it has ended; at the end all are waited for.
+// Keeps `depth` iterations under way: a slot begins again as soon as it has ended. At the end it waits for all.
 static int run_ring(struct transfer_lane *lane, uint32_t count) {
   const struct transfer_load *load = lane->load;
   uint32_t begun = 0, done = 0, slots = load->depth < count ? load->depth : count;
@@ -170,7 +171,7 @@ static int run_ring(struct transfer_lane *lane, uint32_t count) {
   return err;
 }
 
-// Nothing is under way any more, whatever it was.
+// Afterwards nothing is under way, whatever happened before.
 static void cancel_all(struct transfer_lane *lane) {
   const struct transfer_load *load = lane->load;
   for (size_t i = 0; i < (size_t)load->depth * load->variants * load->group; i++)
@@ -178,7 +179,7 @@ static void cancel_all(struct transfer_lane *lane) {
       weft_transfer_cancel(lane->requests[i].transfer, 1000);
 }
 
-// What a run that has failed leaves: its sentence, and nothing under way.
+// Ends a run. If it failed, keeps its sentence, and cancels what is under way.
 static int end_run(struct transfer_lane *lane, int err) {
   if (err) {
     snprintf(lane->why, sizeof lane->why, "%s", weft_last_error());

@@ -1,4 +1,4 @@
-// The schemes.
+// Which initiator is paired with which target, for each scheme.
 #include "bench/transfer/pairs.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Rows, bounds, and the tables.
+// The rows, their bounds, and the tables.
 #include "bench/transfer/report.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/time/clock.h"
 #include "bench/transfer/table.h"
 
-// The keys that are columns of our own table.
+// The keys that are columns of Weft's own table.
 static const char *const columns[] = {"bytes", "batch", "backend", "transport", NULL};
 static const char *const shown[] = {"latency", "bandwidth", "messages", "cpu", NULL};
 
@@ -63,7 +63,7 @@ void transfer_report_hosts(struct transfer_report *report, const struct transfer
 
 struct ends {
   char initiator[32], target[32];
-  const struct transfer_remote *there; // NULL: storage
+  const struct transfer_remote *there; // NULL: the target is storage
   bool same_gpu;
 };
 
@@ -94,14 +94,14 @@ static json_t *make_keys(const struct transfer_worker *worker, const struct tran
       (json_int_t)row->block, "batch", (json_int_t)row->batch, "scheme", transfer_scheme_names[config->scheme],
       "backend", row->backend->name, "transport", all->transport, "initiator_memory", ends->initiator, "target_memory",
       ends->target, "threads", config->num_threads, "depth", config->pipeline_depth, "workers", worker->size);
-  if (keys && ends->there) { // with MG two workers have them all
+  if (keys && ends->there) { // with MG two workers have all of these devices
     json_object_set_new(keys, "initiators", json_integer(config->num_initiator_dev));
     json_object_set_new(keys, "targets", json_integer(config->num_target_dev));
   }
   return keys;
 }
 
-// `host`: NULL where both ends are on one machine.
+// `host` is NULL if both ends are on one machine.
 static struct limits_end bound_end(const struct transfer_worker *worker, const char *memory, const char *host) {
   struct limits_end end = {.memory = LIMITS_HOST, .host = host};
   if (strncmp(memory, "cuda:", 5) == 0) {
@@ -139,7 +139,7 @@ static bool same_buffer(const struct transfer_worker *worker, const struct trans
   return a->rank == b->rank && a->buffer == b->buffer;
 }
 
-// How many different ones the initiators have, or the targets.
+// How many different ends the initiators have, or the targets, where `same` says which two count as one.
 static uint32_t count_ends(const struct transfer_worker *worker, bool targets, same_fn *same) {
   const struct transfer_pair *list = worker->pairs.list;
   uint32_t count = 0;
@@ -158,11 +158,12 @@ static uint32_t least_ends(const struct transfer_worker *worker, same_fn *same) 
   return initiators < targets ? initiators : targets;
 }
 
-// A bound is of one route, and a figure of all pairs. Memory bounds all pairs of a machine together; a NIC or a GPU
-// those that end there, so as many count as are busy at the side that has fewer. `spread`: of GPUs each pair may have
-// a link of its own, or one that others share, so a figure can be true that is so many times above.
+// A bound is for one route, and a figure is for all pairs. The memory of a machine bounds all its pairs together. A NIC
+// or a GPU bounds the pairs that end there, so the bound is multiplied by the number of them on the side that has
+// fewer. `spread`: each pair of GPUs may have its own link, or share one with others; so a figure up to so many times
+// above the bound can be true.
 struct way {
-  bool between, known; // two machines; all pairs go the same kind of way
+  bool between, known; // between two machines; all pairs have the same kind of route
   uint32_t times, spread;
 };
 
@@ -239,7 +240,7 @@ static int add_figures(struct figures_row *to, const struct transfer_gathered *a
   return made ? 0 : WEFT_ERR_NOMEM;
 }
 
-// Why the row is not to be believed, and who held it up.
+// Writes why the row is refused, and which rank was the slowest.
 static void judge(struct figures_row *to, const struct transfer_worker *worker, const struct transfer_gathered *all,
                   const struct limits_claim *claim) {
   if (*all->held_up)
@@ -255,7 +256,8 @@ static void write_line(const struct transfer_row *row, uint32_t initiators, cons
                        const struct transfer_gathered *all) {
   const struct figure *prep = figures_find(from, "prep"), *post = figures_find(from, "post"),
                       *transfer = figures_find(from, "transfer");
-  // As that table has it: the time by the blocks of an initiator, over all its threads, targets and devices.
+  // The definition of nixlbench's table: the time divided by the blocks of one initiator, over all its threads, targets
+  // and devices.
   double each_us = all->gbps > 0 ? initiators * (double)row->block / all->gbps / 1e3 : 0;
   struct transfer_line line = {.block = row->block,
                                .batch = row->batch,
@@ -301,7 +303,7 @@ int transfer_report_row(struct transfer_report *report, const struct transfer_wo
 
 // --- end ---
 
-// What does not fit ten columns stands below them.
+// Prints below the ten columns what has no room in them.
 static void print_own(struct transfer_report *report) {
   if (!report->own)
     return;

@@ -1,4 +1,4 @@
-// What the lanes of a worker have measured, in ns.
+// The times that the lanes of a worker have measured, in ns.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@ static int allocate(struct transfer_times *times, size_t count, size_t num_prep,
   return fail(WEFT_ERR_NOMEM, "no memory for the times of %zu iterations", count);
 }
 
-// By this host's clock. The rate of the counter is known to some millionths, by which the last ones of a long loop
-// would seem to have ended after it.
+// The time of the end by this host's clock. The rate of the tick counter is known with an error of some millionths.
+// After a long loop this error would put the last iterations behind its end.
 static uint64_t end_of(const struct transfer_lane *lane, uint32_t iteration) {
   uint64_t ns = lane->begin_ns + ticks_to_ns(lane->ended[iteration] - lane->begin_ticks);
   return ns < lane->end_ns ? ns : lane->end_ns;

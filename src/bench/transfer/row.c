@@ -10,7 +10,7 @@
 
 // --- places ---
 
-// With other workers: all places of a pair lie in the pair's areas of the two buffers, alike.
+// The places between two workers: all places of a pair lie in the pair's areas of the two buffers, at equal offsets.
 static void place_in_pair(const struct transfer_worker *worker, const struct transfer_load *load, uint64_t offset,
                           uint32_t member, struct transfer_block *block) {
   const struct transfer_config *config = &worker->plan->config;
@@ -45,7 +45,8 @@ static bool somebody_is_lost(void *arg) {
   return rowing->worker->meet && meet_lost(rowing->worker->meet, NULL, NULL, 0);
 }
 
-// Places that a slot goes through: all of them are filled before they are read, so that there are few of large blocks.
+// The number of places that a slot takes in turn. All of them are filled before they are read, so large blocks have
+// few.
 static uint32_t variants_of(const struct transfer_config *config, const struct transfer_row *row) {
   enum { MOST_BYTES = 256 << 20 };
   uint64_t fit = MOST_BYTES / (row->block * row->batch * config->num_threads * config->pipeline_depth);
@@ -87,9 +88,9 @@ static void set_up(struct transfer_rowing *rowing, struct transfer_worker *worke
 
 struct team {
   struct transfer_rowing *rowing;
-  pthread_mutex_t gate; // the main thread has it until all are there, or one could not be
+  pthread_mutex_t gate; // the main thread holds it until all threads are started, or one could not be
   pthread_barrier_t warm, start;
-  bool called_off; // written by the main thread behind the gate, and between the two barriers
+  bool called_off; // the main thread writes it with the gate held, and between the two barriers
 };
 
 struct mover {
@@ -119,7 +120,7 @@ static void *move(void *arg) {
   return NULL;
 }
 
-// The window begins with all workers at once: what came before it, threads and all, is outside.
+// The window begins at the same time on all workers. What happened before, such as the start of threads, is outside.
 static int start(struct transfer_rowing *rowing) {
   struct transfer_worker *worker = rowing->worker;
   int err = stop_check();
@@ -144,13 +145,13 @@ static int run_alone(struct transfer_rowing *rowing) {
     err = start(rowing);
   if (!err)
     err = transfer_lane_run(&rowing->lanes[0], load->iterations);
-  // Of several initiators it has to be known which requests ended in the window of all.
+  // With several initiators each end has to be timed, to know which requests ended in the window of all.
   if (!err && transfer_lane_is_brief(&rowing->lanes[0]) && rowing->only_initiator)
     err = transfer_lane_rate(&rowing->lanes[0], load->iterations);
   return err;
 }
 
-// Starts all of them, or none: without one of them nobody would pass the barriers.
+// Starts all threads or none: if one were missing, no thread would pass the barriers.
 static int start_team(struct team *team, struct mover *movers, uint32_t count) {
   uint32_t started = 0;
   int err = 0;
@@ -233,7 +234,7 @@ static int timed(struct transfer_rowing *rowing) {
     err = start(rowing);
   else
     err = rowing->num_lanes == 1 ? run_alone(rowing) : run_team(rowing);
-  note_used(rowing, rowing->initiates); // a target's window ends with that of all
+  note_used(rowing, rowing->initiates); // a target's window ends when that of all workers does
   if (!err)
     err = transfer_worker_step(rowing->worker, "moved");
   note_used(rowing, !rowing->initiates);

@@ -1,4 +1,4 @@
-// What the options come to: back ends, rounded numbers, and what is refused because it does not go together.
+// Settles the options: finds back ends, rounds numbers, and refuses options that contradict each other.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int add_backend(struct transfer_plan *plan, const char *name, size_t size
                 "other",
                 plan->config.backend, plan->backends[0].name, found->name);
   for (uint32_t i = 0; i < plan->num_backends; i++)
-    if (strcmp(plan->backends[i].name, found->name) == 0) // rows that nothing would tell apart
+    if (strcmp(plan->backends[i].name, found->name) == 0) // two rows could not be told apart
       return fail(WEFT_ERR_INVALID, "--backend %s: %s is named twice; want each once, and --repeat for repeats",
                   plan->config.backend, found->name);
   struct transfer_backend *backend = &plan->backends[plan->num_backends++];
@@ -80,7 +80,7 @@ static int add_backend(struct transfer_plan *plan, const char *name, size_t size
   return 0;
 }
 
-// Names every transport once. A back end that takes the cheapest needs all that there are.
+// Lists each transport once. If a back end takes the cheapest transport, the list is empty: all transports are needed.
 static void list_transports(struct transfer_plan *plan) {
   size_t used = 0;
   for (uint32_t i = 0; i < plan->num_backends; i++) {
@@ -116,7 +116,7 @@ int transfer_check_backends(const char *names) {
   return settle_backends(&plan);
 }
 
-// --- what is not there ---
+// --- what Weft does not have ---
 
 static int refuse_vendors(const struct transfer_config *config) {
   const struct {
@@ -193,7 +193,7 @@ static int check_sizes(const struct transfer_config *config) {
   return 0;
 }
 
-// The most areas that lie in one buffer, each with a place for every transfer under way.
+// The largest number of areas that lie in one buffer. Each area has a place for every transfer under way.
 static uint64_t most_areas(const struct transfer_plan *plan) {
   struct transfer_pairs pairs;
   uint64_t most = 1;

@@ -52,7 +52,7 @@ int transfer_stored_set_client(const struct transfer_config *config) {
 
 // --- names ---
 
-// The name of place `i`; NULL: memory ran out.
+// The name of place `i`; NULL if memory ran out.
 static char *name_place(const struct transfer_plan *plan, uint32_t i, uint64_t id) {
   const struct transfer_config *config = &plan->config;
   struct text text = {0};
@@ -100,7 +100,8 @@ static int count_places(const struct transfer_plan *plan, uint32_t *count) {
 
 // --- open and close ---
 
-// A file in memory takes the flag, and has no other place than the cache.
+// Whether reads and writes of the file bypass the page cache. A file system in memory accepts O_DIRECT too, but its
+// files exist only in the cache.
 static bool passes_cache(const char *path) {
   struct statfs system;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
@@ -109,7 +110,7 @@ static bool passes_cache(const char *path) {
   return fd >= 0 && statfs(path, &system) == 0 && system.f_type != TMPFS_MAGIC && system.f_type != RAMFS_MAGIC;
 }
 
-// Two names of one file would have their blocks in one place, and each would be wrong for the other.
+// Two names must not mean one file: the blocks of both would be at the same places, and each would find the other's.
 static int check_apart(const struct transfer_stored *stored, const struct transfer_storage_place *place) {
   struct stat own, other;
   if (fstat(place->fd, &own) != 0)
@@ -121,7 +122,8 @@ static int check_apart(const struct transfer_stored *stored, const struct transf
   return 0;
 }
 
-// A file that is named has to be there already for reading; one that is made here has a name of nobody else's.
+// A named file is opened, and made if it does not exist. A file without a given name gets a name that no other file
+// has.
 static int open_file(struct transfer_stored *stored, struct transfer_storage_place *place) {
   bool named = stored->plan->config.filenames != NULL;
   place->fd = open(place->path, O_RDWR | O_CLOEXEC | O_CREAT | (named ? 0 : O_EXCL), 0600);
@@ -154,7 +156,8 @@ static int open_place(struct transfer_stored *stored, uint32_t i, uint64_t id) {
   memory.path = place->path;
   if (!err)
     err = weft_agent_register(stored->agent, &memory, &place->region);
-  if (!err && place->made) { // open here and in the agent: whatever ends this process leaves nothing of it
+  // The file is open here and in the agent, so its name can go: nothing stays behind, however this process ends.
+  if (!err && place->made) {
     unlink(place->path);
     place->made = false;
   }
@@ -192,8 +195,9 @@ void transfer_stored_close(struct transfer_stored *stored) {
 
 // --- places ---
 
-// Blocks go to the files in turn, and lie one behind the other in each. Random ones lie anywhere in the file's share of
-// the buffer size, by a counter of their own, so that every variant of a slot keeps its place.
+// Blocks are given to the files in turn, and lie one behind the other in each. Random blocks lie anywhere in the file's
+// share of the buffer size. The place is drawn from the seed, the index and the variant, so that every variant of a
+// slot keeps its place.
 static uint64_t offset_in_file(const struct transfer_stored *stored, const struct transfer_load *load, uint64_t index,
                                uint32_t variant) {
   const struct transfer_config *config = &stored->plan->config;

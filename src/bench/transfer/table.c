@@ -1,4 +1,4 @@
-// The text that scrapers of nixlbench read. What the numbers of columns and blanks are stands in docs/guide/bench.md.
+// The text that scrapers of nixlbench read. docs/guide/bench.md lists the column numbers and the blanks.
 #include "bench/transfer/table.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-// The whole of it: the processes of this host, the store, the meeting, and the sweep.
+// The whole benchmark: the processes of this host, the store, the meeting, and the sweep.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct running {
 struct sweep {
   struct running *running;
   struct transfer_worker *worker;
-  struct transfer_report *report; // of rank 0; else NULL
+  struct transfer_report *report; // of rank 0; NULL on others
   double done, total;             // units of work: bytes, and a cost for each iteration
 };
 
@@ -32,9 +32,9 @@ static double work_of(const struct transfer_plan *plan, uint64_t block, uint64_t
   return (double)iterations * ((double)block * (double)batch + ITERATION_BYTES);
 }
 
-// Runs the row, again where initiators hardly moved at the same time: on a busy host one of them may not have had a
-// processor while others were done. All workers see the same window, and so decide alike. Of the last try the report
-// says whether it holds.
+// Measures a row, again if initiators hardly moved at the same time: on a busy host one of them may have had no
+// processor while others did all their work. All workers see the same window, so they decide alike. The report says
+// whether the window of the last try is wide enough.
 static int run_row(struct sweep *sweep, const struct transfer_row *row, struct transfer_gathered *all) {
   enum { TRIES = 4 };
   int err = 0;
@@ -65,7 +65,7 @@ static int measure(struct sweep *sweep, const struct transfer_row *row) {
   return err ? fail_context(err, "%" PRIu64 " B by %s", row->block, row->backend->name) : 0;
 }
 
-// One size: the repeats and the back ends by turns, A B A B.
+// Measures one size: the repeats and the back ends by turns, A B A B.
 static int measure_size(struct sweep *sweep, uint64_t block, uint64_t batch) {
   const struct transfer_plan *plan = &sweep->running->plan;
   int err = 0;
@@ -88,14 +88,14 @@ static void each_size(const struct transfer_plan *plan, struct sweep *sweep, int
     }
 }
 
-// Meanwhile `meet` is open, or NULL.
+// `meet` is open during the call, or NULL.
 static int run_worker(struct running *running, struct meet *meet) {
   struct transfer_worker worker = {0};
   struct transfer_report report = {0};
   struct sweep sweep = {.running = running};
   bool reports = !meet || meet_rank(meet) == 0;
   int err = 0;
-  each_size(&running->plan, &sweep, &err); // adds up the work
+  each_size(&running->plan, &sweep, &err); // only adds up the work, since there is no worker yet
   err = transfer_worker_open(&worker, &running->plan, meet);
   if (!err && reports) {
     sweep.report = &report;
@@ -110,7 +110,8 @@ static int run_worker(struct running *running, struct meet *meet) {
   err = cause ? cause : err;
   char why[FAIL_DETAIL_SIZE];
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
-  if (err && meet) { // by the store, which may have died with the worker that is lost
+  // The store carries the message; the store may have ended with the lost worker, so the error is kept here.
+  if (err && meet) {
     meet_fail(meet, err, why);
     fail(err, "%s", why);
   }
@@ -123,15 +124,15 @@ static int run_worker(struct running *running, struct meet *meet) {
 
 // --- the meeting ---
 
-// The workers that this process starts are told where the store is once it has a rank: so it is the first of them, and
-// the one that reports.
+// The other workers of this process learn the store only when this process has its rank. So this process is the first
+// of them, and the one that reports.
 struct starting {
   struct running *running;
   struct bench_children *children;
   const struct bench_store_place *place;
   bool told, met;
   int err;
-  char child_ended[192]; // how, where one ended before all had met
+  char child_ended[192]; // how a child ended, if one did before all workers had met
   uint64_t ended_ns;
 };
 
@@ -156,7 +157,8 @@ static bool is_asked_to_end(void *arg) {
     snprintf(starting->child_ended, sizeof starting->child_ended, "worker process %u of this host %s", index, how);
     starting->ended_ns = clock_ns();
   }
-  return starting->ended_ns && clock_ns() - starting->ended_ns > GRACE_NS; // until then the meeting may tell why
+  // Within this time the meeting may report a better reason.
+  return starting->ended_ns && clock_ns() - starting->ended_ns > GRACE_NS;
 }
 
 static int meet_and_run(struct running *running, const struct bench_store *store, struct starting *starting) {
@@ -189,8 +191,8 @@ static int meet_and_run(struct running *running, const struct bench_store *store
   return err ? fail(err, "%s", why) : 0;
 }
 
-// A worker that this process has started: its parent says where the store is. What goes wrong all learn by the meeting,
-// the parent among them, who says it.
+// A worker that this process has started: the parent sends it the place of the store. All workers learn of an error
+// through the meeting; the parent is one of them, and prints it.
 static int be_child(void *arg, uint32_t index, int socket) {
   struct running *running = arg;
   struct starting alone = {.running = running};
@@ -209,7 +211,7 @@ static int be_child(void *arg, uint32_t index, int socket) {
   return err;
 }
 
-// How many workers are of this process.
+// How many workers this process runs.
 static int count_local(const struct transfer_plan *plan, uint32_t *count) {
   const struct bench_options *options = &plan->config.common;
   bool named = options->store || options->rank_server || plan->config.runtime_type == TRANSFER_ASIO;
@@ -221,7 +223,7 @@ static int count_local(const struct transfer_plan *plan, uint32_t *count) {
               *count, plan->workers, plan->workers);
 }
 
-// Of ASIO's two processes the one that can listen at the address has the store. On loopback both know its token.
+// With ASIO, the process that can listen at the address has the store. On loopback both processes know its token.
 static int open_by_asio(struct bench_store *store, struct running *running) {
   const struct transfer_config *config = &running->plan.config;
   struct bench_options options = config->common;
@@ -265,9 +267,10 @@ static int run_with(struct running *running, struct bench_children *children, bo
   explicit_bzero(&place, sizeof place);
   if (children && starting.told) {
     enum { CLOSE_MS = 5000, ALONE_MS = 500 };
-    // Before all have met they wait for one that will not come; a signal of a terminal has reached them, too.
+    // Before all have met, the children wait for a worker that will not come. A terminal sends its signal to them, too.
     bool alone = !starting.met && (err == WEFT_ERR_CANCELED || starting.ended_ns);
-    int ended = bench_children_wait(children, alone ? ALONE_MS : CLOSE_MS); // on the store, which goes after them
+    // The children use the store, which closes after this.
+    int ended = bench_children_wait(children, alone ? ALONE_MS : CLOSE_MS);
     if (!err && ended) {
       err = ended;
       snprintf(why, sizeof why, "%s", weft_last_error());

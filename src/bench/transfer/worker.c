@@ -1,4 +1,4 @@
-// A worker's agent and memory, and the cards by which workers come to know each other.
+// A worker's agent and memory, and the cards that workers exchange to know each other.
 #include "bench/transfer/worker.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static int open_agent(struct transfer_worker *worker) {
   return err == WEFT_ERR_NOT_FOUND && asked ? fail_context(WEFT_ERR_INVALID, "--transport %s", asked) : err;
 }
 
-// The GPU that the first buffer is on: workers of a host take the next ones in the order of their ranks.
+// The GPU of the first buffer. The workers of a host take one GPU after the other, in the order of their ranks.
 static uint32_t first_gpu(const struct transfer_worker *worker) {
   uint32_t gpu = 0;
   for (uint32_t rank = 0; rank < worker->rank; rank++)
@@ -63,8 +63,8 @@ static int list_mine(struct transfer_worker *worker) {
   return 0;
 }
 
-// How long the others may be at work: each transfer of a row has a deadline of its own, and a worker that fails or dies
-// ends this wait at once.
+// How long the others may take: each transfer of a row has its own deadline, and a worker that fails or dies ends this
+// wait at once.
 static uint32_t wait_limit_ms(const struct transfer_plan *plan) {
   uint64_t requests = plan->iterations > plan->warmup ? plan->iterations : plan->warmup;
   uint64_t ms = plan->config.common.timeout_ms * (2 + requests);
@@ -116,7 +116,8 @@ static int read_buffers(struct transfer_other *other, uint32_t rank, const json_
   return 0;
 }
 
-// Whether the two are the ends of a pair; all know all where notifications start the windows.
+// Whether this worker needs the card of `rank`: the two are the ends of a pair, or one of them is rank 0, which
+// exchanges notifications with all workers.
 static bool joined(const struct transfer_worker *worker, uint32_t rank) {
   for (uint32_t i = 0; i < worker->pairs.count; i++) {
     const struct transfer_pair *pair = &worker->pairs.list[i];
@@ -137,7 +138,7 @@ static int load_all(struct transfer_worker *worker, json_t *const *all) {
     if (!err)
       err = read_buffers(&worker->others[rank], rank, all[rank]);
   }
-  if (!err) // who has not loaded a worker's card drops what that one says
+  if (!err) // a worker drops the notifications of a worker whose card it has not loaded
     err = transfer_worker_step(worker, "known");
   worker->sync.agent = worker->agent;
   if (!err)
@@ -159,7 +160,7 @@ static int exchange(struct transfer_worker *worker) {
     err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
   if (!err)
     err = bench_sync_init(&worker->sync, worker->meet, timeout_ms);
-  worker->sync.start_ms = wait_limit_ms(worker->plan); // others may still warm up
+  worker->sync.start_ms = wait_limit_ms(worker->plan); // others may still be in their warm-up
   if (!err)
     err = meet_all_gather(worker->meet, "cards", card, timeout_ms, all);
   if (!err)
@@ -171,7 +172,7 @@ static int exchange(struct transfer_worker *worker) {
   return err;
 }
 
-// --- all of it ---
+// --- opening and closing ---
 
 int transfer_worker_open(struct transfer_worker *worker, const struct transfer_plan *plan, struct meet *meet) {
   *worker = (struct transfer_worker){
@@ -195,7 +196,7 @@ int transfer_worker_open(struct transfer_worker *worker, const struct transfer_p
 void transfer_worker_close(struct transfer_worker *worker) {
   if (worker->stored.agent)
     transfer_stored_close(&worker->stored);
-  weft_agent_close(worker->agent); // only then is no peer's transfer under way to the buffers
+  weft_agent_close(worker->agent); // afterwards no transfer of a peer uses the buffers any more
   for (uint32_t i = 0; i < worker->num_buffers; i++)
     transfer_buffer_close(&worker->buffers[i]);
   bench_sync_close(&worker->sync);
