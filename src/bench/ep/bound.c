@@ -1,7 +1,7 @@
-// Which route the rows of an operation take, and what it can carry.
+// Finds the route that the rows of an operation take, and the bound of that route.
 //
-// A bound is of a whole route, and a figure of one rank. Ranks of a host share its memory, or its NICs, which only the
-// bytes for other hosts pass; each GPU has links of its own.
+// A bound is for a whole route, and a figure is for one rank. The ranks of a host share its memory and its NICs; only
+// bytes for other hosts pass the NICs. Each GPU has links of its own.
 #include "bench/ep/bound.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 struct way {
   struct limits_route route;
   char transport[16];
-  double share;  // of the route's bound, that one rank has
-  double spread; // the route may carry so many times that: links to several peers may be different ones
+  double share;  // of the route's bound, for one rank
+  double spread; // a rank may reach up to this multiple, since its links to several peers may be different ones
   bool same_gpu; // two ranks are on one GPU
 };
 
@@ -20,7 +20,7 @@ static bool same_host(const struct bench_ep_found_rank *a, const struct bench_ep
   return a->machine == b->machine;
 }
 
-// The most ranks that are on one host.
+// The number of ranks on the host that has the most.
 static uint32_t most_on_a_host(const struct bench_ep_found *found) {
   uint32_t most = 0;
   for (uint32_t a = 0; a < found->num_ranks; a++) {
@@ -42,7 +42,7 @@ static bool share_a_gpu(const struct bench_ep_found *found) {
   return false;
 }
 
-// A rank that is not where rank 0 is, else the last one.
+// A rank on another host than rank 0, or the last rank if there is none.
 static uint32_t far_rank(const struct bench_ep_found *found) {
   uint32_t far = found->num_ranks - 1;
   for (uint32_t r = found->num_ranks - 1; r > 0; r--)
@@ -63,7 +63,7 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
       (struct limits_route){.from = {memory, from->result.gpu_index, NULL, spread ? "rank 0's host" : NULL},
                             .to = {memory, to->result.gpu_index, NULL, spread ? "another host" : NULL},
                             .pairs = here,
-                            .working_set = (uint64_t)(3 * wire_bytes), // rows where they lie, in windows, received
+                            .working_set = (uint64_t)(3 * wire_bytes), // rows at the caller, in windows, received
                             .copiers = 1};
   snprintf(way.transport, sizeof way.transport, "%.*s", (int)strcspn(to->result.way, " ,:"), to->result.way);
   if (!network)
@@ -73,14 +73,14 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
     way.spread = ranks - 1;
     way.route.pairs = 1;
   }
-  if (spread) // of each rank's bytes, those for other hosts
+  if (spread) // only the bytes for other hosts pass the route
     way.share *= (double)(ranks - 1) / (ranks - here);
   return way;
 }
 
 int bench_ep_bound_row(struct limits *limits, struct figures *figures, struct figures_row *row,
                        const struct bench_ep_point *point, const struct bench_ep_found *found, uint32_t as_hosts) {
-  struct figure *figure = (struct figure *)figures_find(row, "wire_bandwidth"); // of this row, which is ours
+  struct figure *figure = (struct figure *)figures_find(row, "wire_bandwidth"); // the row is not const
   const struct figure *bytes = figures_find(row, "wire_bytes"), *latency = figures_find(row, "latency");
   if (!figure || found->num_ranks < 2)
     return 0;

@@ -1,7 +1,7 @@
-// From the times of ranks to rows.
+// Makes rows from the times of ranks.
 //
-// An operation takes as long as on the rank that takes longest: "latency" is the distribution of that over the
-// iterations. "rank_latency" is that of all ranks' own times.
+// An operation takes as long as on its slowest rank: "latency" is the distribution of that time over the iterations.
+// "rank_latency" is the distribution of the times of all ranks.
 #include "bench/ep/found.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static json_t *keys_of(const struct bench_ep_config *config, const struct bench_
 
 // --- figures ---
 
-// Bytes of an operation: of a dispatch, a combine, or both; the two halves of a part have no bytes of their own.
+// Bytes of a dispatch, of a combine, or of both. The send and receive parts of a half have no bytes of their own.
 static double bytes_of(const uint64_t bytes[2], enum bench_ep_op op) {
   return op == BENCH_EP_DISPATCH  ? (double)bytes[0]
          : op == BENCH_EP_COMBINE ? (double)bytes[1]
@@ -78,7 +78,7 @@ static bool add_times(struct figures_row *row, const struct bench_ep_found *foun
   for (uint32_t i = 0; i < count; i++)
     times[i] = slowest_of(found, which, i);
   bool added = figures_add_times(row, "latency", times, count) != NULL;
-  for (uint32_t i = 0; i < count; i++) // in the order of time
+  for (uint32_t i = 0; i < count; i++) // in the order of the iterations
     for (uint32_t r = 0; r < found->num_ranks; r++)
       times[(size_t)i * found->num_ranks + r] = found->ranks[r].times[(size_t)which * count + i];
   added = added && figures_add_times(row, "rank_latency", times, (size_t)count * found->num_ranks);
@@ -100,7 +100,8 @@ static bool add_bytes(struct figures_row *row, const struct bench_ep_found *foun
          figures_add(row, "wire_bytes", "bytes", FIGURE_LOWER, wire);
 }
 
-// How uneven the load is: the pairs of the busiest rank and expert, in percent of the mean.
+// How uneven the load is: the (token, expert) pairs of the busiest rank and of the busiest expert, in percent of the
+// mean.
 static bool add_load(struct figures_row *row, const struct bench_ep_found *found, const struct bench_ep_point *point) {
   double pairs = 0, rank = 0, expert = 0;
   for (uint32_t r = 0; r < found->num_ranks; r++) {

@@ -1,4 +1,4 @@
-// Times and counts of ranks to JSON and back.
+// Converts times and counts of ranks to JSON and back.
 #include "bench/ep/found_json.h"
 
 #include <stdio.h>
@@ -116,7 +116,7 @@ int bench_ep_found_from_json(struct bench_ep_found *found, uint32_t first, uint3
   found->stopped |= json_is_true(json_object_get(json, "stopped"));
   if (!err && json_array_size(ranks) != count)
     return fail(WEFT_ERR_PROTOCOL, "ranks has %zu of them and not %u", json_array_size(ranks), count);
-  if (!err && count && !found->counted) { // this host has no rank in this measurement
+  if (!err && count && !found->counted) { // no rank of this host takes part in this measurement
     if (timed > VALUES_MAX)
       return fail(WEFT_ERR_PROTOCOL, "count is %llu, above %d", (unsigned long long)timed, VALUES_MAX);
     found->count = (uint32_t)timed;

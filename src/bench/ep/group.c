@@ -1,4 +1,4 @@
-// The group of a measurement: a rank of it, its buffers, and its losses.
+// The group of a measurement: one rank of it, the buffers of that rank, and the losses that it reports.
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int open_home(struct bench_ep_rank *r) {
   return 0;
 }
 
-// Whether the group can have ranks that reach each other by something else than this host's memory.
+// Whether ranks of the group may reach each other by another way than the memory of this host.
 static bool is_spread(const struct bench_ep_rank *r) {
   return r->board->others || r->config->as_hosts > 1 || r->config->transport;
 }
@@ -176,7 +176,8 @@ void bench_ep_group_close(struct bench_ep_rank *r) {
 
 // --- losses ---
 
-// Takes what the library says. Notes how `lost` was found lost, and the way to other hosts.
+// Takes all queued events of the library. Writes into `how` how rank `lost` was found lost, and notes the way to other
+// hosts.
 static void take_events(struct bench_ep_rank *r, int32_t lost, char *how, size_t cap) {
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   while (weft_ep_next_event(r->ep, &event) == 1) {
@@ -187,7 +188,7 @@ static void take_events(struct bench_ep_rank *r, int32_t lost, char *how, size_t
   }
 }
 
-// Waits until an event is queued, or the deadline; false: the deadline.
+// Waits until an event is queued; false if the deadline passes first.
 static bool await_event(struct bench_ep_rank *r, uint64_t deadline_ns) {
   struct pollfd ready = {.events = POLLIN};
   return weft_ep_fd(r->ep, &ready.fd) == 0 && poll(&ready, 1, clock_left_ms(deadline_ns)) > 0;
@@ -212,7 +213,7 @@ int bench_ep_group_whole(struct bench_ep_rank *r) {
 
 // --- the end of a loop ---
 
-// The lowest mark of all ranks is the same for all, so all end with the same operation.
+// All ranks read the same mark, the lowest of all, so that all end with the same operation.
 bool bench_ep_progress(struct bench_ep_rank *r, uint32_t iteration, uint64_t mark) {
   uint32_t done = iteration + 1, warmup = r->config->warmup;
   r->result.count = done > warmup ? done - warmup : 0;

@@ -1,4 +1,4 @@
-// The columns of the table, and what is the same in all rows.
+// The columns of the table, and the line of options that are equal in all rows.
 #include "bench/ep/heading.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/text/text.h"
 #include "base/text/wrap.h"
 
-// Columns "NAME:WIDTH" of the one benchmark of this process.
+// Columns as "NAME:WIDTH". A process has one benchmark.
 static struct {
   char name[20][32];
   const char *list[21];
@@ -19,7 +19,7 @@ static void add_column(const char *name, size_t width) {
   columns.count++;
 }
 
-// Width of the longest of the values in a list.
+// The width of the longest value in a list.
 static size_t longest(const char *list) {
   size_t longest = 0;
   for (const char *at = list;; at++) {
@@ -53,7 +53,7 @@ void bench_ep_heading(struct bench_output *output, const struct bench_ep_config 
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     if (strchr(lists[i].list, ','))
       add_column(lists[i].key, longest(lists[i].list));
-    else if (strcmp(lists[i].list, "0") != 0) // what the library chooses is not said
+    else if (strcmp(lists[i].list, "0") != 0) // 0: the library chooses
       text_add(&same, "%s%s %s", same.size ? ", " : "", lists[i].word, lists[i].list);
   if (config->graph)
     add_column("graph", 5);

@@ -1,4 +1,4 @@
-// Hosts meet on a store, each by its lead; what ranks measured travels as JSON.
+// The lead processes of all hosts meet on a store. The times of their ranks are sent as JSON.
 #include "bench/ep/hosts.h"
 
 #include <inttypes.h>
@@ -16,10 +16,10 @@ enum {
   SPARE_MS = 30000,
   STOP_MS = 3000,
   MAX_MS = 24 * 3600 * 1000,
-  VALUES_MAX = 100000, // times that one host sends in one value of the store, which holds 1.5 MB
+  VALUES_MAX = 100000, // times that one host sends in one value of the store, which has room for 1.5 MB
 };
 
-// A signal lets the measurement under way end, so that it counts; only a wait that goes on after that is broken off.
+// After a signal the measurement under way may end, so that it counts. A wait is interrupted only if it lasts longer.
 static bool is_interrupted(void *arg) {
   struct bench_ep_hosts *hosts = arg;
   if (!stop_came())
@@ -31,7 +31,7 @@ static bool is_interrupted(void *arg) {
   return clock_ns() - hosts->stopped_ns > STOP_MS * UINT64_C(1000000);
 }
 
-// Beyond all waits of the ranks. Deaths are noticed by other means, and at once.
+// Longer than all waits of the ranks together. Other means notice a death, at once.
 static uint32_t longest_ms(const struct bench_ep_config *config) {
   uint64_t operations = 8 * (uint64_t)config->common.timeout_ms * (config->warmup + config->iterations);
   uint64_t ms = (uint64_t)config->common.startup_timeout_s * 1000 + operations + SPARE_MS;
@@ -104,7 +104,7 @@ int bench_ep_hosts_open(struct bench_ep_hosts *hosts, const struct bench_options
   return err;
 }
 
-// The host that has the store waits until the others need it no more.
+// The host that runs the store waits until the others do not need it any more.
 void bench_ep_hosts_close(struct bench_ep_hosts *hosts, int err, const char *why) {
   if (hosts->meet && err)
     meet_fail(hosts->meet, err, why);
@@ -143,7 +143,7 @@ static int take_all(struct bench_ep_hosts *hosts, json_t *const *all, uint32_t n
   return err;
 }
 
-// The first host on the machine of that one.
+// The first host that is on the same machine as host `index`.
 static uint32_t machine_of(const struct bench_ep_hosts *hosts, uint32_t index) {
   uint32_t first = 0;
   while (first < index && hosts->meet && !meet_same_machine(hosts->meet, first, index))
@@ -172,7 +172,7 @@ int bench_ep_hosts_gather(struct bench_ep_hosts *hosts, const struct bench_ep_co
     json_decref(mine);
   }
   snprintf(prefix, sizeof prefix, "%sep-%s/ep/%u/", hosts->store.prefix, hosts->id, command->sequence);
-  if (!err && hosts->index == 0) // the ranks have left the group
+  if (!err && hosts->index == 0) // all ranks have left the group by now
     err = weft_store_delete(hosts->store.client, prefix, true, NULL);
   return err;
 }

@@ -1,4 +1,4 @@
-// Rank processes: started, told what to measure, watched, and ended.
+// The lead starts the rank processes of a host, sends them what to measure, watches them, and ends them.
 #include "bench/ep/lead.h"
 
 #include <errno.h>
@@ -13,18 +13,18 @@
 
 enum {
   LOOK_MS = 100,     // between two looks at signals and other hosts
-  REASON_MS = 1000,  // a rank that lost another one may say so before the death of that one shows
-  ENDING_MS = 3000,  // after a signal the operation under way has so long to end; ranks that are closed too,
-  FAILING_MS = 300,  // but where something has failed only so long
-  WAIT_LIMIT_S = 30, // beyond all waits of the ranks' own
+  REASON_MS = 1000,  // a rank may report a loss so long before the lead notices the death
+  ENDING_MS = 3000,  // after a signal the operation under way, and the closing of ranks, may take so long
+  FAILING_MS = 300,  // the same if something has failed
+  WAIT_LIMIT_S = 30, // longer than all waits of the ranks
 };
 
 // --- processes ---
 
-// What the rank's process has of the lead's: nothing but the board and its socket.
+// A rank's process uses nothing of the lead but the board and its own socket.
 static int be_rank(void *arg, uint32_t index, int socket) {
   const struct bench_ep_lead *lead = arg;
-  stop_ignore(); // the lead ends it
+  stop_ignore(); // the lead handles signals, and ends this process
   return bench_ep_rank_main(lead->config, lead->sweep, lead->board, index, socket);
 }
 
@@ -41,7 +41,7 @@ int bench_ep_lead_open(struct bench_ep_lead *lead, const struct bench_ep_config 
   return bench_children_start(&lead->children, config->local_ranks, be_rank, lead);
 }
 
-// A rank that is not stuck sees at once that there are no more commands.
+// A rank that is not stuck notices at once that there are no more commands.
 void bench_ep_lead_close(struct bench_ep_lead *lead, bool failed) {
   for (uint32_t i = 0; i < lead->children.count; i++)
     shutdown(lead->children.list[i].socket, SHUT_RDWR);
@@ -62,18 +62,19 @@ uint32_t bench_ep_lead_takes(const struct bench_ep_lead *lead, const struct benc
 
 struct round {
   struct bench_ep_lead *lead;
-  uint32_t count; // ranks that take part
+  uint32_t count; // the number of ranks that take part
   uint32_t answered;
   bool has_answered[BENCH_EP_MAX_RANKS];
-  int err; // of the failure that counts most so far
+  int err; // the most important failure so far
   char error[FAIL_DETAIL_SIZE];
-  uint64_t reason_ns; // when nobody's better reason is waited for any more; CLOCK_NEVER: nothing has failed
-  uint64_t still_ns;  // when the ranks are given up that make no progress
-  uint64_t ending_ns; // when those are given up that do not end after a signal; CLOCK_NEVER: none has come
-  uint64_t progress;  // sum of what the ranks have done
+  uint64_t reason_ns; // how long a better reason is awaited after a failure; CLOCK_NEVER: nothing has failed
+  uint64_t still_ns;  // when ranks that make no progress are given up
+  uint64_t ending_ns; // when ranks that go on after a signal are given up; CLOCK_NEVER: no signal has come
+  uint64_t progress;  // the sum of all ranks' iterations
 };
 
-// A death counts more than what the others say of it, and their own errors more than that they lost somebody.
+// A death is more important than what other ranks report about it. A rank's own error is more important than the report
+// that it lost another rank.
 static void note_failure(struct round *round, int err, int32_t lost, const char *error) {
   bool better = !round->err || round->err == WEFT_ERR_PEER_LOST || round->err == WEFT_ERR_TIMEOUT;
   if (!better)
@@ -85,17 +86,18 @@ static void note_failure(struct round *round, int err, int32_t lost, const char 
   round->reason_ns = reason_ns < round->reason_ns ? reason_ns : round->reason_ns;
 }
 
-// The cause of whatever others have said.
+// A death is the cause of whatever other ranks have reported.
 static void note_death(struct round *round, uint32_t index) {
   struct bench_ep_lead *lead = round->lead;
   int32_t rank = lead->board->first_rank + (int32_t)index;
   char how[128] = "closed its socket", error[256];
-  uint64_t deadline_ns = clock_deadline_ms(REASON_MS); // the socket closes a moment before
+  uint64_t deadline_ns = clock_deadline_ms(REASON_MS); // the socket closes a moment before the process ends
   uint32_t ended = index;
   bool well;
   while (!bench_children_ended(&lead->children, &ended, &well, how, sizeof how) && !clock_passed(deadline_ns))
     poll(NULL, 0, 1);
-  rank = ended == index ? rank : lead->board->first_rank + (int32_t)ended; // of several, the first that is found
+  // If several have ended: the first one that is found.
+  rank = ended == index ? rank : lead->board->first_rank + (int32_t)ended;
   snprintf(error, sizeof error, "rank %d died: its process %d %s", rank, (int)lead->children.list[ended].pid, how);
   round->err = 0;
   note_failure(round, WEFT_ERR_PEER_LOST, rank, error);
@@ -138,7 +140,7 @@ static int send_command(struct round *round, const struct bench_ep_command *comm
   return 0;
 }
 
-// How far the slowest rank is; the patience with all begins anew where any has done something.
+// Shows the progress of the slowest rank. The time limit for all begins again when any rank has made progress.
 static void look_at_progress(struct round *round) {
   struct bench_ep_lead *lead = round->lead;
   uint32_t least = UINT32_MAX, of = lead->config->warmup + lead->config->iterations;
@@ -157,7 +159,7 @@ static void look_at_progress(struct round *round) {
     lead->watch.progress(lead->watch.arg, least, of);
 }
 
-// The first rank that has not answered; -1: all have.
+// The first rank that has not answered; -1 if all have.
 static int32_t silent(const struct round *round) {
   for (uint32_t i = 0; i < round->count; i++)
     if (!round->has_answered[i])
@@ -165,7 +167,8 @@ static int32_t silent(const struct round *round) {
   return -1;
 }
 
-// What the lead itself looks at; true: the measurement is to end without those that have not answered.
+// Looks for signals, failures and passed deadlines. True: the measurement has to end without the ranks that have not
+// answered.
 static bool look_around(struct round *round) {
   struct bench_ep_lead *lead = round->lead;
   char error[160];
@@ -192,7 +195,7 @@ static bool look_around(struct round *round) {
   return clock_passed(round->reason_ns);
 }
 
-// Waits for a moment: for answers, and for the end of any rank, of one that takes no part, too.
+// Waits a moment for answers, and for the end of any rank, even if that rank takes no part.
 static void listen_to_all(struct round *round) {
   const struct bench_ep_lead *lead = round->lead;
   struct pollfd ready[BENCH_EP_MAX_RANKS];

@@ -1,15 +1,16 @@
-// Operations on CUDA memory, timed by events in the stream: what a half takes on the device, waits for peers included.
+// Operations on CUDA memory, timed by events in the stream: the time of a half on the device, with its waits for peers.
 //
-// Before what is timed the stream is kept busy, so that everything is launched before it runs: the host's way to the
-// launch would be counted else. Then comes an untimed pair, since the hosts alone would be some microseconds apart. Of
-// many tokens it leaves the ranks up to 15 us apart itself, so one without tokens follows.
+// Work before the timed operation keeps the stream busy, so that everything is launched before it runs; otherwise the
+// time that the host needs for launches would be counted. An untimed pair follows, since the hosts alone would begin
+// some microseconds apart. A pair with many tokens leaves the ranks up to 15 us apart, so a pair without tokens follows
+// it.
 #include "bench/ep/rank.h"
 
 enum {
   MAX_MARKS = 5,
-  IN_GRAPH = 8, // pairs in a graph: one alone would be counted with the launch of the graph
+  IN_GRAPH = 8, // pairs in a graph; with a single one the launch of the graph would count too much
   SPARE_MS = 10000,
-  COVER_BYTES = 64 << 20, // of the traffic: takes a GPU longer to fill than the host to launch the first kernels
+  COVER_BYTES = 64 << 20, // a GPU takes longer to fill so much than the host to launch the first kernels
 };
 
 struct timer {
@@ -68,7 +69,8 @@ static int launch_pair(struct bench_ep_rank *r, uint64_t *op) {
   return err ? err : launch_combine(r, *op);
 }
 
-// A pair of the kind that is timed, and what brings the ranks together where it leaves them apart.
+// Launches a pair of the timed kind, and with many tokens a pair without tokens, after which the ranks are close
+// together.
 static int launch_ahead(struct bench_ep_rank *r, uint64_t *op) {
   const struct weft_ep_dispatch_args timed = r->dispatch;
   int err = launch_pair(r, op);
@@ -141,7 +143,7 @@ static int capture(struct timer *timer) {
 static int launch_graph(struct timer *timer, uint64_t *op) {
   const struct buffer_home *home = &timer->rank->home;
   char why[DEVICE_WHY] = "";
-  *op = UINT64_MAX; // whichever is the last of the replay
+  *op = UINT64_MAX; // the last operation of the replay, whichever it is
   int err = set_mark(timer, 0);
   if (!err && (err = home->api->graph_launch(home->device, timer->graph, home->stream, why)) != 0)
     device_fail(err, "--graph", why);
@@ -150,7 +152,7 @@ static int launch_graph(struct timer *timer, uint64_t *op) {
 
 // --- the loop ---
 
-// Of a replay the operation is asked for when the stream has come to its end: what is asked is what ran last.
+// Waits for the end of the stream, and then asks for the operation. After a replay this is the last one that ran.
 static int await_end(struct timer *timer, uint64_t op) {
   struct bench_ep_rank *r = timer->rank;
   struct traffic *t = r->traffic;
@@ -189,7 +191,7 @@ static int iterate(struct timer *timer, uint32_t iteration) {
   int err = weft_ep_barrier(r->ep);
   if (!err)
     err = buffer_fill(&r->home, r->traffic->cover, 0, COVER_BYTES);
-  if (!err) // what is timed comes behind something of its kind
+  if (!err) // an untimed operation of the same kind runs before the timed one
     err = timer->graph ? launch_graph(timer, &op) : launch_ahead(r, &op);
   if (!err)
     err = launches[r->point->loop](timer, &op);

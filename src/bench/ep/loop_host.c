@@ -1,11 +1,12 @@
 // Operations on host memory, timed by the host's clock.
 //
-// A barrier stands before what is timed, so that the ranks begin within the time that a word takes from one to the
-// other: what is measured is the operation, and not who comes late. Nothing of it is in the times.
+// A barrier comes before the timed part, so that the ranks begin within the time that a word takes from one to the
+// other: the times then show the operation, and not that some ranks begin later. The time of the barrier is not
+// counted.
 #include "base/time/clock.h"
 #include "bench/ep/rank.h"
 
-// What the operation under way wrote down, into the board where it counts.
+// Copies the times of the operation to the board, unless it belongs to the warm-up.
 static void keep(struct bench_ep_rank *r, uint32_t iteration, const uint64_t *at, uint32_t count) {
   if (iteration < r->config->warmup)
     return;

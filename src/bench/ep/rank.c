@@ -1,4 +1,4 @@
-// The process of one rank: measures what the lead says, one measurement after the other.
+// The process of one rank: it takes commands from the lead, and makes one measurement after the other.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@ static int measure_in_group(struct bench_ep_rank *r, uint32_t sequence) {
     err = r->home.api ? bench_ep_loop_cuda(r) : bench_ep_loop_host(r);
   if (!err && r->config->check)
     err = bench_ep_judge_last(r);
-  if (!err && r->config->check) // again from rubbish, so that nothing that stood there counts as right
+  if (!err && r->config->check) // once more with spoiled buffers, so that no older contents count as right
     err = bench_ep_rehearse(r);
-  return err ? err : weft_ep_barrier(r->ep); // nobody leaves while others operate
+  return err ? err : weft_ep_barrier(r->ep); // no rank leaves while others operate
 }
 
 static void measure(struct bench_ep_rank *r, const struct bench_ep_command *command) {
@@ -31,7 +31,7 @@ static void measure(struct bench_ep_rank *r, const struct bench_ep_command *comm
   r->board->rank[r->index].result = r->result;
 }
 
-// False: the lead has gone, or wants no more.
+// False: the lead has ended, or has no more commands.
 static bool read_command(int socket, struct bench_ep_command *command) {
   ssize_t got;
   do

@@ -1,11 +1,11 @@
-// The operation before and after the timed ones, and the judge.
+// The operation before and after the timed ones, and the check of its results.
 #include <stdlib.h>
 
 #include "base/fail.h"
 #include "bench/ep/rank.h"
 #include "ep/oracle/oracle.h"
 
-// Experts that multiply by factors of their own, so that a row at the wrong expert shows.
+// Each expert multiplies by its own factor, so that a row at the wrong expert is noticed.
 static enum pattern_kind kind = PATTERN_SCALED;
 
 void bench_ep_forget(struct bench_ep_rank *r) {
@@ -23,7 +23,7 @@ static int operate(struct bench_ep_rank *r) {
   int err = weft_ep_dispatch(r->ep, &r->dispatch, &t->place, &t->info, &op);
   if (!err)
     err = bench_ep_group_whole(r);
-  if (!err && r->kept) { // it is filled now; what follows goes by it
+  if (!err && r->kept) { // the route is filled now, and the next operations use it
     r->dispatch.topk_idx = NULL;
     r->dispatch.topk_weights = NULL;
   }
@@ -66,14 +66,14 @@ int bench_ep_rehearse(struct bench_ep_rank *r) {
   return r->config->check ? bench_ep_judge_last(r) : 0;
 }
 
-// --- the judge ---
+// --- the check ---
 
 struct sources {
   struct oracle_source *list; // [ranks]
   struct traffic_input *made; // [ranks]
 };
 
-// Of many tokens the values of so many are judged, and all places, counts and weights.
+// The values of at most so many tokens are checked, and the places, counts and weights of all.
 enum { SAMPLED = 1024 };
 
 static uint32_t sample_of(const struct bench_ep_rank *r) {

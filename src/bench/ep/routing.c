@@ -1,9 +1,9 @@
 // Skewed selections of experts.
 //
-// The ranks in popularity of a Zipf skew go to the experts in an order that the seed shuffles: popular experts are
-// spread over the ranks, as they are in a model. A token draws its K experts one after the other by these weights; one
-// that it has already is drawn again, which for K experts without replacement gives the same chances as taking drawn
-// ones out.
+// A Zipf skew has a weight for each rank in popularity. The seed shuffles which expert has which of these ranks: so
+// popular experts are spread over the processes, as in a model. A token draws its K experts one after the other by
+// these weights. If it draws an expert that it already has, it draws again. This gives the same chances as K draws
+// without replacement.
 #include "bench/ep/routing.h"
 
 #include <math.h>
@@ -12,14 +12,15 @@
 #include "base/fail.h"
 #include "base/random.h"
 
-enum { DRAWS = 64 }; // of one that the token has already; then the next free one in the order of popularity
+// At most so many draws of an expert; afterwards the token takes the most popular one that it does not have.
+enum { DRAWS = 64 };
 
 struct bench_ep_routing {
   struct bench_ep_point point;
   uint64_t seed;
   uint32_t count;    // experts
   uint32_t *by_rank; // [count] experts, the most popular first
-  double *up_to;     // [count] sum of the weights up to this one; the last is 1
+  double *up_to;     // [count] the sum of the weights up to this expert; the last sum is 1
 };
 
 static void shuffle(struct bench_ep_routing *r) {
@@ -75,12 +76,12 @@ int64_t bench_ep_routing_hottest(const struct bench_ep_routing *r) {
   return r->by_rank[0];
 }
 
-// In 0 to 1, without 1.
+// A number from 0 to 1, without 1.
 static double draw_unit(uint64_t *state) {
   return (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
-// The place in the order of popularity.
+// Draws a place in the order of popularity.
 static uint32_t draw_place(const struct bench_ep_routing *r, uint64_t *state) {
   double unit = draw_unit(state);
   uint32_t low = 0, high = r->count - 1;
@@ -119,7 +120,7 @@ void bench_ep_routing_fill(const struct bench_ep_routing *r, int32_t rank, int64
   uint64_t state = random_mix(random_mix(r->seed) + (uint64_t)rank);
   for (uint32_t t = 0; t < r->point.tokens; t++) {
     route_token(r, &state, topk_idx + (size_t)t * r->point.topk);
-    for (uint32_t k = 0; k < r->point.topk; k++) // 24 bits: exact
+    for (uint32_t k = 0; k < r->point.topk; k++) // 24 bits: the weights are exact
       weights[(size_t)t * r->point.topk + k] =
           (float)((1u << 21) + (random_next(&state) & 0xFFFFFF) * 7 / 8) * 0x1p-24f;
   }

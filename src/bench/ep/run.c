@@ -1,4 +1,4 @@
-// The benchmark from its beginning to its end.
+// The whole benchmark, from its beginning to its end.
 #include "bench/ep/run.h"
 
 #include <stdio.h>
@@ -25,13 +25,13 @@ struct run {
   struct bench_ep_lead lead;
   struct bench_ep_hosts hosts;
   struct limits *limits;
-  uint32_t measured; // of sweep.count * repeat
-  uint32_t place;    // in the sweep, of what is under way
+  uint32_t measured; // measurements done, of sweep.count * repeat
+  uint32_t place;    // the point of the sweep that is measured now
   bool agreed;       // all hosts know that a signal has come
-  bool written;      // the output was begun
+  bool written;      // the output has begun
 };
 
-// --- what the lead asks ---
+// --- what the lead calls ---
 
 static int has_failed(void *arg) {
   const struct run *run = arg;
@@ -50,7 +50,8 @@ static void show_progress(void *arg, uint32_t done, uint32_t of) {
 static int settle(struct run *run) {
   struct bench_ep_config *config = run->config;
   int err = bench_options_check(&config->common);
-  if (!err && config->transport && ep_check_transport(config->transport) != 0) // before each rank finds it out
+  // Checked here, so that not each rank has to report it.
+  if (!err && config->transport && ep_check_transport(config->transport) != 0)
     err = fail_context(WEFT_ERR_INVALID, "--transport");
   if (!err)
     err = bench_ep_sweep_parse(config, &run->sweep);
@@ -67,7 +68,7 @@ static int settle(struct run *run) {
   return bench_ep_hosts_check(config, run->sweep.max_ranks);
 }
 
-// What all hosts must have alike.
+// The settings that all hosts must have alike.
 static int note_settings(struct run *run) {
   const struct bench_ep_config *c = run->config;
   json_t *settings = json_pack(
@@ -95,7 +96,7 @@ static int note_hosts(struct run *run) {
   return err ? fail(WEFT_ERR_NOMEM, "no memory for the names of hosts") : 0;
 }
 
-// The ranks are forked before there is a thread.
+// The ranks are forked while this process has no other thread.
 static int open_run(struct run *run) {
   const struct bench_ep_watch watch = {has_failed, show_progress, run};
   char boot[BOOT_ID_SIZE];
@@ -167,7 +168,7 @@ static int measure(struct run *run, uint32_t turn) {
   return err;
 }
 
-// Each point once, then each again: what changes in the host as time goes on meets all of them alike.
+// Measures all points once, then all of them again: a change in the host over time affects all points alike.
 static int measure_all(struct run *run) {
   int err = 0;
   for (uint32_t turn = 0; turn < run->config->common.repeat; turn++)
@@ -196,7 +197,7 @@ static void describe_end(struct run *run, int err) {
 
 static void close_run(struct run *run, int err, const char *why) {
   err = run->agreed ? 0 : err;
-  bool alone = !err && stop_came() && !run->agreed; // the others do not know of the signal yet
+  bool alone = !err && stop_came() && !run->agreed; // the other hosts do not know of the signal yet
   bench_ep_lead_close(&run->lead, err != 0);
   if (alone)
     bench_ep_hosts_close(&run->hosts, WEFT_ERR_CANCELED, "interrupted");

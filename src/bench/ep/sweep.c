@@ -27,7 +27,7 @@ static const char *const memory_names[] = {[WEFT_EP_MEMORY_HOST] = "host", [WEFT
 static const char *const skew_names[] = {
     [BENCH_EP_UNIFORM] = "uniform", [BENCH_EP_ZIPF] = "zipf", [BENCH_EP_HOT] = "hot", NULL};
 
-// The value of a skew that names none, and what it may be.
+// The value of a skew that is given without one, and its least and greatest value.
 static const struct {
   double preset, least, most;
 } skew_values[] = {[BENCH_EP_UNIFORM] = {0, 0, 0}, [BENCH_EP_ZIPF] = {1, 0.01, 8}, [BENCH_EP_HOT] = {1, 0.01, 1}};
@@ -77,7 +77,7 @@ enum bench_ep_op bench_ep_first_op(enum bench_ep_loop loop) {
 
 struct list {
   const char *option;
-  double value[MAX_VALUES]; // numbers, or places in a list of names
+  double value[MAX_VALUES]; // numbers, or indices in a list of names
   struct bench_ep_skew skew[MAX_VALUES];
   uint32_t count;
 };
@@ -145,7 +145,7 @@ static int take_skew(struct list *list, const char *word, const void *arg) {
                   skew_names[kind], skew_values[kind].least, skew_values[kind].most);
   }
   list->skew[list->count] = (struct bench_ep_skew){(enum bench_ep_skew_kind)kind, value};
-  list->value[list->count] = kind * 100 + value; // tells any two apart
+  list->value[list->count] = kind * 100 + value; // a different number for each skew
   return 0;
 }
 
@@ -222,7 +222,7 @@ static int read_ops(const struct bench_ep_config *config, struct bench_ep_sweep 
   return 0;
 }
 
-// What the library would refuse of one measurement alone is told before the first.
+// What the library would refuse in a single measurement is refused here, before the first one.
 static int check_mode(const struct bench_ep_config *config, const struct bench_ep_point *point) {
   if (config->mode == BENCH_EP_LATENCY && point->tokens > EP_MAX_TOKENS)
     return fail(WEFT_ERR_INVALID, "--tokens %u is more than --mode latency takes, %d: want --mode throughput",
@@ -251,7 +251,7 @@ static int check_point(const struct bench_ep_point *point) {
   return 0;
 }
 
-// The point at place `at` in the product of the lists; the last list runs fastest.
+// The point at place `at` in the product of the lists; the last list changes fastest.
 static struct bench_ep_point point_at(const struct list *lists, uint64_t at) {
   uint32_t place[LISTS];
   for (int i = LISTS - 1; i >= 0; i--) {

@@ -1,4 +1,4 @@
-// A plan as a document, and the way back.
+// Converts a plan to a JSON document and back.
 #include <string.h>
 
 #include "base/fail.h"
@@ -71,7 +71,7 @@ json_t *kv_plan_to_json(const struct kv_plan *plan) {
   return json;
 }
 
-// --- the way back ---
+// --- from JSON ---
 
 static int take(const json_t *object, const char *name, uint64_t least, uint64_t most, uint64_t *value) {
   const json_t *member = json_object_get(object, name);
@@ -124,7 +124,7 @@ static int model_from_json(const json_t *object, struct kv_model *model) {
   int rc = take32(object, "layers", 1, KV_MAX_LAYERS, &model->layers);
   if (rc == 0)
     rc = take32(object, "latent", 0, KV_MAX_DIM, &model->latent);
-  uint32_t gqa = rc == 0 && model->latent == 0; // which of the two it has is 1 at least
+  uint32_t gqa = rc == 0 && model->latent == 0; // latent attention needs no KV heads; other models need at least 1
   if (rc == 0)
     rc = take32(object, "rope", 0, KV_MAX_DIM, &model->rope);
   if (rc == 0)
@@ -183,7 +183,7 @@ int kv_plan_load(struct kv_plan *plan, const char *path) {
   json_t *json = NULL;
   int rc = json_file_load(path, "a plan of 'weft bench kv --json'", &json);
   if (rc != 0)
-    return rc == WEFT_ERR_PROTOCOL ? WEFT_ERR_INVALID : rc; // an option of the user's
+    return rc == WEFT_ERR_PROTOCOL ? WEFT_ERR_INVALID : rc; // the user gave the document as an option
   rc = kv_plan_from_json(plan, json);
   json_decref(json);
   return rc == 0 ? 0 : fail_context(rc, "%s", path);

@@ -1,4 +1,4 @@
-// The facts of models: of those that are known by name, and out of a config.json.
+// The facts of models: built in for known models, or read from a config.json.
 #include "bench/kv/kv.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "base/text/text.h"
 #include "measure/json_file.h"
 
-// From the config.json that the authors publish with the weights: num_hidden_layers, num_key_value_heads, head_dim (or
-// hidden_size / num_attention_heads); kv_lora_rank and qk_rope_head_dim; sliding_window and layer_types. In gpt-oss
-// every second layer, from the first on, has a sliding window.
+// The numbers are from the config.json that the authors publish with the weights: num_hidden_layers,
+// num_key_value_heads, head_dim (or hidden_size / num_attention_heads); kv_lora_rank and qk_rope_head_dim;
+// sliding_window and layer_types. In gpt-oss every second layer, beginning with the first, has a sliding window.
 static const struct {
   const char *name;
   uint32_t layers, heads_kv, head_dim, latent, rope, window;
@@ -51,7 +51,7 @@ int kv_model_find(struct kv_model *model, const char *name) {
   return rc;
 }
 
-// A number of the configuration: `optional` ones that are missing or null are 0.
+// Reads a number of the configuration. An `optional` number that is missing or null is 0.
 static int take(const json_t *config, const char *name, uint32_t most, bool optional, uint32_t *value) {
   const json_t *member = json_object_get(config, name);
   if (optional && (!member || json_is_null(member))) {
@@ -106,8 +106,8 @@ static int take_layer_types(struct kv_model *model, const json_t *types) {
   return 0;
 }
 
-// Without layer_types a window is that of all layers (Mistral), unless use_sliding_window says that it is not used
-// (Qwen; from max_window_layers on where it is).
+// Without layer_types all layers have the window (Mistral), unless use_sliding_window says that it is not used (Qwen;
+// if it is used, the layers from max_window_layers on have it).
 static int take_window(struct kv_model *model, const json_t *config) {
   const json_t *types = json_object_get(config, "layer_types");
   uint32_t window = 0, first = 0;
@@ -151,7 +151,7 @@ int kv_model_load(struct kv_model *model, const char *path) {
   json_t *config = NULL;
   int rc = json_file_load(path, "the config.json of a model", &config);
   if (rc != 0)
-    return rc == WEFT_ERR_PROTOCOL ? WEFT_ERR_INVALID : rc; // an option of the user's
+    return rc == WEFT_ERR_PROTOCOL ? WEFT_ERR_INVALID : rc; // the user gave the file as an option
   rc = kv_model_from_config(model, config);
   json_decref(config);
   return rc == 0 ? 0 : fail_context(rc, "%s", path);

@@ -1,4 +1,4 @@
-// The plan: which layers and heads each worker holds, and how what a decode worker needs is divided among senders.
+// The plan: which layers and heads each worker holds, and which sender sends which part to a decode worker.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,18 @@ const char *const kv_access_names[] = {"block", "layer", NULL};
 const char *const kv_dtype_names[] = {"bf16", "fp16", "fp32", "fp8", "int8", NULL};
 static const uint32_t dtype_bytes[] = {2, 2, 4, 1, 1};
 
-// A run of layers, or of KV heads.
+// A range of layers, or of KV heads.
 struct range {
   uint32_t first, count;
 };
 
-// The layers of a pipeline stage: as even as they can be, the first stages have one more.
+// The layers of a pipeline stage. Stages are as equal as possible; the first ones may have one layer more.
 static struct range stage_layers(uint32_t layers, uint32_t stages, uint32_t stage) {
   uint32_t each = layers / stages, more = layers % stages;
   return (struct range){.first = stage * each + (stage < more ? stage : more), .count = each + (stage < more)};
 }
 
-// The KV heads of one of `tp` workers; the latent vector counts as one head, which cannot be divided.
+// The KV heads of one of `tp` workers. The latent vector counts as one head, which cannot be divided.
 static struct range place_heads(uint32_t heads, uint32_t tp, uint32_t place) {
   if (tp <= heads)
     return (struct range){.first = place * (heads / tp), .count = heads / tp};
@@ -38,13 +38,13 @@ static uint32_t heads_of(const struct kv_model *model) {
   return model->latent ? 1 : model->heads_kv;
 }
 
-// Bytes of a token in a layer, of one head.
+// Bytes of one token in one layer, for one head.
 static uint64_t head_bytes(const struct kv_model *model, enum kv_dtype dtype) {
   uint64_t numbers = model->latent ? model->latent + model->rope : 2 * model->head_dim;
   return numbers * dtype_bytes[dtype];
 }
 
-// How many of the layers are of a kind.
+// How many of the layers are of this kind.
 static uint32_t count_layers(const struct kv_plan *plan, struct range layers, int kind) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < layers.count; i++) {
@@ -79,7 +79,7 @@ static int check(const struct kv_plan *plan) {
   return rc == 0 ? check_side(&plan->model, settings->decode_tp, settings->decode_pp, "--decode-") : rc;
 }
 
-// Layers of a kind keep all tokens, or those that their window reaches.
+// Layers of one kind keep all tokens, those of the other only the tokens within their window.
 static void size_kinds(struct kv_plan *plan) {
   const struct kv_model *model = &plan->model;
   const struct range all = {.count = model->layers};
@@ -89,7 +89,7 @@ static void size_kinds(struct kv_plan *plan) {
       tokens = model->window;
     uint32_t layers = count_layers(plan, all, kind);
     plan->kinds[kind] = (struct kv_kind){.layers = layers};
-    uint64_t first = (plan->settings.tokens - tokens) / page; // page of the first token that is kept
+    uint64_t first = (plan->settings.tokens - tokens) / page; // the page of the first token that is kept
     uint64_t end = (plan->settings.tokens + page - 1) / page;
     if (layers > 0)
       plan->kinds[kind] = (struct kv_kind){.layers = layers, .tokens = tokens, .blocks = end - first};
@@ -100,7 +100,7 @@ static void size_blocks(struct kv_plan *plan) {
   const struct kv_model *model = &plan->model;
   const struct kv_settings *settings = &plan->settings;
   uint64_t head = head_bytes(model, settings->dtype);
-  uint32_t heads = place_heads(heads_of(model), settings->tp, 0).count; // the same at each place
+  uint32_t heads = place_heads(heads_of(model), settings->tp, 0).count; // equal for each place
   plan->token_layer_bytes = head * heads_of(model);
   plan->token_bytes = plan->token_layer_bytes * model->layers;
   for (uint32_t stage = 0; stage < settings->pp; stage++)
@@ -112,11 +112,11 @@ static void size_blocks(struct kv_plan *plan) {
     }
 }
 
-// What one stage and place of the senders has for one stage and place of the receivers.
+// Adds the pair for what one stage and place of the senders holds for one stage and place of the receivers.
 static int join(struct kv_plan *plan, uint32_t from, uint32_t to, struct range layers, uint32_t heads) {
   struct traffic_pair pair = {.from = from, .to = to};
   const struct kv_settings *settings = &plan->settings;
-  uint64_t unit = head_bytes(&plan->model, settings->dtype) * heads * settings->page_size; // of one layer
+  uint64_t unit = head_bytes(&plan->model, settings->dtype) * heads * settings->page_size; // bytes of one layer
   for (int kind = 0; kind < TRAFFIC_KINDS; kind++) {
     uint64_t count = count_layers(plan, layers, kind);
     uint64_t blocks = plan->kinds[kind].blocks * settings->requests;
@@ -134,7 +134,8 @@ static int join(struct kv_plan *plan, uint32_t from, uint32_t to, struct range l
   return pair.bytes > 0 ? traffic_pattern_add(&plan->pattern, &pair) : 0;
 }
 
-// Whether the sender at `place` is the one of those with the same heads that serves this receiver: they take turns.
+// Several senders may hold the same heads, and serve the receivers in turn. Whether the sender at `place` serves this
+// one.
 static bool serves(const struct kv_plan *plan, uint32_t place, uint32_t receiver) {
   uint32_t heads = heads_of(&plan->model), copies = plan->settings.tp > heads ? plan->settings.tp / heads : 1;
   return place % copies == receiver % copies;

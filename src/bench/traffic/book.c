@@ -1,4 +1,4 @@
-// Takes what workers tell, and checks it.
+// Takes the reports of workers, and checks them.
 #include "bench/traffic/book.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static int nonsense(uint32_t rank, const char *what) {
   return fail(WEFT_ERR_PROTOCOL, "worker %u told %s that make no sense: is it another version?", rank, what);
 }
 
-// The numbers of one group of a list, all from 0 on.
+// Reads one group of numbers in a list; none may be negative.
 static bool read_group(const json_t *list, size_t at, uint64_t *numbers, size_t count) {
   for (size_t i = 0; i < count; i++) {
     const json_t *number = json_array_get(list, at + i);
@@ -89,7 +89,7 @@ static bool read_group(const json_t *list, size_t at, uint64_t *numbers, size_t 
   return true;
 }
 
-// Of each run of a batch.
+// What is known of one run of a batch.
 struct run_seen {
   uint64_t end, late;
   uint32_t slowest;
@@ -141,7 +141,8 @@ static int take_pairs(struct traffic_book *book, const struct traffic_batch *bat
   const struct traffic_plan *plan = book->worker->config->plan;
   uint64_t n[NUMBERS];
   if (batch->stage == TRAFFIC_ALONE)
-    return 0; // the pairs of the sequence are shown, beside each pair alone
+    // The report shows the pairs of the sequence, and beside them each pair alone.
+    return 0;
   for (size_t at = 0; at < json_array_size(list); at += NUMBERS) {
     if (!read_group(list, at, n, NUMBERS) || n[PATTERN] >= plan->num_patterns ||
         n[PAIR] >= plan->patterns[n[PATTERN]].num_pairs)

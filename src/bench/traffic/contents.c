@@ -1,4 +1,4 @@
-// The bytes that are sent: made, written and checked.
+// Makes, writes and checks the bytes that are sent.
 #include "bench/traffic/contents.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ uint64_t traffic_stream(uint64_t seed, uint64_t round, uint32_t pattern, const s
 void traffic_stream_bytes(uint64_t stream, uint64_t at, void *out, size_t size) {
   char *to = out;
   size_t done = 0;
-  while (done < size) { // a word at a time, the first and the last one perhaps in part
+  while (done < size) { // one word at a time; of the first and the last word perhaps only a part is used
     uint64_t word = random_mix(stream + (at + done) / sizeof(uint64_t));
     size_t skip = (at + done) % sizeof word, take = sizeof word - skip;
     take = take < size - done ? take : size - done;
@@ -38,8 +38,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b) {
   return a;
 }
 
-// Pieces go backwards by a stride that has no divisor in common with their number and is not -1, so that each place is
-// taken once and no two neighbours stay neighbours in their order.
+// Consecutive pieces lie a stride apart, backwards. The stride has no divisor in common with the number of pieces, and
+// is not -1, so that each place is used once, and no two neighbours stay neighbours in their order.
 static uint32_t shuffled(uint32_t index, uint32_t count) {
   uint32_t stride = (uint32_t)((uint64_t)count * 618 / 1000); // far from both ends
   while (stride > 1 && (common_divisor(stride, count) != 1 || stride == count - 1))
@@ -50,7 +50,8 @@ static uint32_t shuffled(uint32_t index, uint32_t count) {
 struct traffic_place traffic_place(const struct traffic_pair *pair, uint32_t index) {
   const struct traffic_pieces *first = &pair->kinds[0], *second = &pair->kinds[1];
   uint64_t first_bytes = first->bytes * first->count, second_bytes = second->bytes * second->count;
-  if (index < first->count) // at the receiver the second kind stands before the first
+  // At the receiver the second kind of pieces comes before the first.
+  if (index < first->count)
     return (struct traffic_place){.sender = index * first->bytes,
                                   .receiver = second_bytes + shuffled(index, first->count) * first->bytes,
                                   .bytes = first->bytes};
@@ -84,9 +85,9 @@ int traffic_area_fill(const struct traffic_area *area, const struct traffic_pair
   return rc;
 }
 
-// Where wrong bytes are.
+// Which bytes are wrong.
 struct damage {
-  uint64_t wrong, first; // how many; place of the first, at the receiver
+  uint64_t wrong, first; // how many; the place of the first one at the receiver
   uint32_t piece;
 };
 

@@ -1,4 +1,4 @@
-// Matrices as text: each row a sender, each column a receiver.
+// Reads matrices from text: each row is a sender, each column a receiver.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_TEXT = 16 << 20, SHOWN = 32, MAX_DIGITS = 15 };
 
-// How far a unit shifts; -1: it is none.
+// By how many bits a unit shifts; -1 if it is no unit.
 static int unit_shift(const char *unit, size_t size) {
   static const char letters[] = "kmgt";
   if (size == 0 || (size == 1 && (*unit | 0x20) == 'b'))
@@ -50,7 +50,7 @@ bool traffic_size_parse(const char *text, size_t size, uint64_t *bytes) {
   return *bytes <= TRAFFIC_MAX_PAIR;
 }
 
-// Where the reader stands.
+// The position of the reader in the text.
 struct reader {
   struct traffic_pattern *pattern;
   const char *source;
@@ -141,7 +141,7 @@ int traffic_matrix_parse(struct traffic_pattern *pattern, const char *text, size
   }
   if (rc != 0)
     return rc;
-  reader.line += reader.line == 0; // of an empty text
+  reader.line += reader.line == 0; // if the text is empty
   if (reader.rows < reader.columns || reader.rows == 0)
     return complain(&reader, reader.line_begin,
                     "the matrix ends after %u rows, and has %u columns: want as many of both", reader.rows,
@@ -164,6 +164,6 @@ int traffic_matrix_load(struct traffic_pattern *pattern, const char *path, uint3
   const char *base = strrchr(path, '/');
   base = base ? base + 1 : path;
   if (rc == 0 && !*pattern->name)
-    memccpy(pattern->name, base, '\0', sizeof pattern->name - 1); // the rest is zero
+    memccpy(pattern->name, base, '\0', sizeof pattern->name - 1); // the rest of the name is zero already
   return rc;
 }

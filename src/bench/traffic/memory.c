@@ -21,7 +21,7 @@ static uint64_t aligned(uint64_t bytes) {
   return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-// Bytes that the first `pairs` pairs of a pattern take of a worker's area.
+// Bytes that the first `pairs` pairs of a pattern need in a worker's area.
 static uint64_t pattern_bytes(const struct traffic_pattern *pattern, uint32_t pairs, uint32_t rank,
                               enum traffic_side side) {
   uint64_t bytes = 0;

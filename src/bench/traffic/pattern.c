@@ -1,4 +1,4 @@
-// Patterns and plans as they are in memory.
+// Patterns and plans in memory.
 #include "bench/traffic/pattern.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct traffic_pattern *traffic_plan_add(struct traffic_plan *plan) {
     return NULL;
   }
   struct traffic_pattern *grown =
-      realloc(plan->patterns, (plan->num_patterns + 1) * sizeof *grown); // few, and not in a loop that is timed
+      realloc(plan->patterns, (plan->num_patterns + 1) * sizeof *grown); // few patterns, and in no timed loop
   if (!grown) {
     fail(WEFT_ERR_NOMEM, "no memory for a pattern");
     return NULL;
@@ -41,7 +41,7 @@ int traffic_pattern_add(struct traffic_pattern *pattern, const struct traffic_pa
   if (traffic_pair_pieces(pair) > WEFT_AGENT_MAX_DESCRIPTORS)
     return fail(WEFT_ERR_LIMIT, "worker %u sends %u pieces to worker %u: a transfer has at most %d", pair->from,
                 traffic_pair_pieces(pair), pair->to, WEFT_AGENT_MAX_DESCRIPTORS);
-  if ((pattern->num_pairs & (pattern->num_pairs - 1)) == 0) { // full at each power of two
+  if ((pattern->num_pairs & (pattern->num_pairs - 1)) == 0) { // the list is full at each power of two
     size_t room = pattern->num_pairs ? 2 * (size_t)pattern->num_pairs : 1;
     struct traffic_pair *grown = realloc(pattern->pairs, room * sizeof *grown);
     if (!grown)
@@ -58,7 +58,7 @@ void traffic_pair_split(struct traffic_pair *pair, uint64_t bytes, uint32_t shar
   memset(pair->kinds, 0, sizeof pair->kinds);
   if (count == 0)
     return;
-  uint32_t longer = (uint32_t)(bytes % count); // pieces that have one byte more
+  uint32_t longer = (uint32_t)(bytes % count); // so many pieces have one byte more
   pair->kinds[0] = (struct traffic_pieces){.bytes = bytes / count + (longer > 0), .count = longer ? longer : count};
   pair->kinds[1] = (struct traffic_pieces){.bytes = bytes / count, .count = longer ? count - longer : 0};
 }

@@ -1,4 +1,4 @@
-// The rows: one for each pattern; one for each worker and each pair in it, which JSON always has.
+// Makes the rows: one for each pattern, and in JSON always one for each worker and each pair of it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void name_transports(const struct traffic_worker *worker, uint32_t patter
   }
 }
 
-// What pairs have in common.
+// Counts of the pairs of a pattern.
 struct ways {
   uint32_t local, remote; // within a host, between hosts
   uint32_t same_gpu;
@@ -76,8 +76,9 @@ static uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
-// A pattern whose pairs go several ways has no bound that is known. Memory of the host bounds all pairs together; a GPU
-// or a NIC bounds what its workers send or receive, so as many count as are busy at the end that has fewer.
+// A pattern whose pairs have different kinds of routes has no known bound. The memory of the host bounds all pairs
+// together. A GPU or a NIC bounds what its workers send or receive, so the bound is multiplied by the number of senders
+// or of receivers, whichever is less.
 static bool find_bound(const struct traffic_worker *worker, uint32_t index, struct limits *limits,
                        const char *transport, struct limits_bound *bound) {
   const struct traffic_pattern *pattern = &worker->config->plan->patterns[index];
@@ -86,13 +87,14 @@ static bool find_bound(const struct traffic_worker *worker, uint32_t index, stru
   if (!limits || strchr(transport, '+') || (ways.local > 0 && ways.remote > 0) || (cuda && ways.same_gpu > 0))
     return false;
   struct limits_route route = {.transport = transport, .pairs = pattern->num_pairs};
-  if (!cuda && ways.remote == 0) // what a pair copies again and again stays in a cache, where that is large enough
+  // What a pair copies again and again stays in a cache that is large enough.
+  if (!cuda && ways.remote == 0)
     route.working_set = 2 * traffic_pattern_bytes(pattern) / pattern->num_pairs;
   route.from.memory = route.to.memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
   route.from.gpu = gpu_of(worker, ways.first->from);
   route.to.gpu = gpu_of(worker, ways.first->to);
   if (ways.remote > 0) {
-    route.from.host = "the sender's host"; // two machines may have one name
+    route.from.host = "the sender's host"; // names differ here, since two machines may have the same name
     route.to.host = "the receiver's host";
   }
   limits_route_bound(limits, &route, bound);
@@ -101,7 +103,8 @@ static bool find_bound(const struct traffic_worker *worker, uint32_t index, stru
   return bound->gbps > 0;
 }
 
-// The bound beside the bandwidths of a row, in the sequence and alone; the first that is above it has the row refused.
+// Writes the bound beside the bandwidths of a row, in the sequence and alone. The first bandwidth above the bound makes
+// the row refused.
 static int judge(struct figures *figures, struct figures_row *row, const struct limits_bound *bound,
                  const struct traffic_page *page) {
   const struct {
@@ -136,7 +139,7 @@ static json_t *pattern_keys(const struct traffic_worker *worker, uint32_t index,
                            "senders", (json_int_t)traffic_pattern_senders(pattern), "receivers",
                            (json_int_t)traffic_pattern_receivers(pattern), "pairs", (json_int_t)pattern->num_pairs,
                            "pieces", (json_int_t)pieces, "bytes", (json_int_t)traffic_pattern_bytes(pattern));
-  if (keys && ways.same_gpu > 0) // copies within a GPU's memory, and no link
+  if (keys && ways.same_gpu > 0) // such a pair copies within a GPU's memory, and uses no link
     json_object_set_new(keys, "same_gpu_pairs", json_integer(ways.same_gpu));
   return keys;
 }
@@ -207,7 +210,7 @@ static int pattern_row(struct writer *to, uint32_t index) {
   return rc;
 }
 
-// What a worker starts: what it sends, or with READ what it receives.
+// The bytes of the transfers that a worker starts: what it sends, or with READ what it receives.
 static uint64_t started_bytes(const struct traffic_pattern *pattern, uint32_t rank) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < pattern->num_pairs; i++) {
@@ -234,7 +237,7 @@ static int worker_row(struct writer *to, uint32_t index, uint32_t rank) {
   return 0;
 }
 
-// With samples only where there are few pairs: else the document would be as large as all others together.
+// Samples are kept only if there are few pairs: otherwise this row would be as large as all others together.
 static bool add_pair(struct figures_row *row, const char *latency, const char *bandwidth, uint64_t bytes,
                      const struct traffic_series *seen, bool few) {
   if (seen->count == 0)

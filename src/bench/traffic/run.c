@@ -1,11 +1,10 @@
-// The loops that are timed, and what is told of them. A worker's report of a batch has lists of numbers:
-//   "ns": how long the batch took here
-//   "clock_error_ns": by how much this worker's clock may differ from what it takes rank 0's to be
-//   "runs": run, late, end, ...     of runs in which it started transfers: how late after the common start it began,
-//   and
-//                                   when its last byte had come, both in nanoseconds from the start
+// The timed loops, and the reports about them. A worker's report of a batch has two numbers and three lists of numbers:
+//   "ns": how long the batch took on this worker
+//   "clock_error_ns": by how much the difference of this worker's clock to that of rank 0 may be wrong
+//   "runs": run, late, end, ...       for each run in which it started transfers: how late after the common start it
+//                                     began, and when its last byte had arrived, both in ns from the start
 //   "gaps": pattern, 0 before or 1 after, ns, ...
-//   "pairs": pattern, pair, end, ...     of each pair that it started, in each run
+//   "pairs": pattern, pair, end, ...  for each pair that it started, in each run
 #include "bench/traffic/run.h"
 
 #include <sched.h>
@@ -57,7 +56,7 @@ static int post(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, 
   return 0;
 }
 
-// Looks at each transfer that is under way once; `*left` counts down.
+// Polls each transfer that is under way once. `*left` is the number of those still under way.
 static int poll_all(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint32_t *left) {
   for (uint32_t i = 0; i < worker->num_lanes; i++) {
     struct traffic_lane *lane = &worker->lanes[i];
@@ -87,12 +86,12 @@ static int finish(struct traffic_worker *worker, uint32_t pattern, uint32_t pair
     if (rc != 0)
       return rc;
     if (worker->sync.crowded && left == before && now - begun > YIELD_NS)
-      sched_yield(); // some other worker may have to move before this one can
+      sched_yield(); // another worker may need this processor before this one can go on
   }
   return 0;
 }
 
-// The time of the last byte of each of this worker's transfers, and of the last of all.
+// Reads when the last byte of each of this worker's transfers had arrived, and when the last byte of all had.
 static int read_ends(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint64_t start_ns, uint64_t *last,
                      struct report *report) {
   *last = 0;
@@ -113,7 +112,7 @@ static int read_ends(struct traffic_worker *worker, uint32_t pattern, uint32_t p
   return 0;
 }
 
-// Tells those whose bytes this worker has moved, and waits for those who move its own.
+// Notifies the workers whose bytes this worker has moved, and waits for the workers that move its own bytes.
 static int settle(struct traffic_worker *worker, uint32_t pattern, uint32_t pair, uint64_t run) {
   const struct traffic_pattern *p = &worker->config->plan->patterns[pattern];
   uint32_t rank = worker->sync.rank;
@@ -167,7 +166,7 @@ static int run_once(struct traffic_worker *worker, uint32_t pattern, uint32_t pa
 
 // --- the bytes ---
 
-// Writes what this worker sends in the next round, and waits until all have.
+// Writes the bytes that this worker sends in the next round, and waits until all workers have done so.
 static int prepare(struct traffic_worker *worker, uint32_t first, uint32_t end) {
   const struct traffic_plan *plan = worker->config->plan;
   int rc = 0;
@@ -185,7 +184,7 @@ static int prepare(struct traffic_worker *worker, uint32_t first, uint32_t end) 
   return rc == 0 ? meet_barrier(worker->meet, "filled", GATHER_MS + 2 * worker->sync.timeout_ms) : rc;
 }
 
-// Checks what this worker has received in this round.
+// Checks the bytes that this worker has received in this round.
 static int check(struct traffic_worker *worker, uint32_t first, uint32_t end, uint32_t only) {
   const struct traffic_plan *plan = worker->config->plan;
   int rc = 0;
@@ -232,7 +231,7 @@ static int run_sequence(struct traffic_worker *worker, uint32_t index, struct re
   return rc;
 }
 
-// Gaps of a whole sequence.
+// The time of all gaps of one sequence.
 static uint32_t gaps_ms(const struct traffic_plan *plan) {
   double seconds = 0;
   for (uint32_t i = 0; i < plan->num_patterns; i++)
@@ -245,10 +244,10 @@ static uint32_t gaps_ms(const struct traffic_plan *plan) {
 struct stage {
   enum traffic_stage stage;
   uint32_t pattern, pair;
-  uint32_t runs;         // of the stage
-  bool warms;            // nothing is kept
+  uint32_t runs;         // runs of the stage
+  bool warms;            // a warm-up: no times are kept
   double *done, *total;  // units of work, for the progress
-  traffic_take_fn *take; // NULL: not the reporter
+  traffic_take_fn *take; // NULL if this worker is not the reporter
   void *arg;
 };
 
@@ -268,7 +267,7 @@ static int run_batch(struct traffic_worker *worker, const struct stage *stage, u
   return rc;
 }
 
-// The longest time that a worker took; all come to the same.
+// The longest time that a worker took. All workers get the same result.
 static uint64_t longest(json_t *const *told, uint32_t size) {
   uint64_t most = 1;
   for (uint32_t i = 0; i < size; i++) {
@@ -302,17 +301,18 @@ static int share(struct traffic_worker *worker, const struct stage *stage, uint3
   return rc;
 }
 
-// As many runs as take about half a second, and have no more to be told than the store takes well.
+// As many runs as take about half a second, or fewer if one value of the store has no room for all their numbers.
 static uint32_t next_count(const struct traffic_worker *worker, const struct stage *stage, uint32_t count,
                            uint64_t took_ns) {
   uint64_t patterns = stage->stage == TRAFFIC_SEQUENCE ? worker->config->plan->num_patterns : 1;
-  uint64_t most = MOST_NUMBERS / (9 * patterns + 3 * worker->most_lanes); // a run, two gaps; the pairs
+  // For each run and its two gaps; for each pair.
+  uint64_t most = MOST_NUMBERS / (9 * patterns + 3 * worker->most_lanes);
   uint64_t next = (uint64_t)count * BATCH_NS / took_ns;
   next = next < most ? next : most;
   return next < 1 ? 1 : (uint32_t)next;
 }
 
-// So long a worker may be busy with the patterns before the one at whose start others wait for it.
+// How long others may have to wait for this worker at the start of a pattern, since it may still run earlier patterns.
 static uint32_t start_ms(const struct traffic_worker *worker, const struct stage *stage) {
   uint64_t ms = worker->sync.timeout_ms;
   if (stage->stage == TRAFFIC_SEQUENCE)

@@ -1,4 +1,4 @@
-// The benchmark: processes, store, meeting, worker, figures.
+// The whole benchmark: processes, store, meeting, worker, figures.
 #include "bench/traffic/traffic.h"
 
 #include <inttypes.h>
@@ -27,10 +27,10 @@ enum { CLOSE_MS = 10000, ALONE_MS = 500, GRACE_NS = 1000000000, WHY = 1024 };
 struct job {
   const struct traffic_config *config;
   struct bench_store *store;
-  const char *token;               // that agents share; NULL: none
-  bool front;                      // a user started this process
-  struct bench_children *children; // of a front
-  char child_ended[192];           // how, where one ended before all had met
+  const char *token;               // the token that agents share; NULL if there is none
+  bool front;                      // the user started this process
+  struct bench_children *children; // the workers that the front process started; NULL in other processes
+  char child_ended[192];           // how a child ended, if one did before all workers had met
   uint64_t ended_ns;
   struct bench_progress progress;
   struct bench_output output;
@@ -42,7 +42,7 @@ struct job {
   bool reports;
 };
 
-// --- what has to be equal in all workers ---
+// --- what must be equal in all workers ---
 
 static uint64_t digest_pattern(uint64_t digest, const struct traffic_pattern *pattern) {
   digest = random_mix(digest ^ pattern->ranks);
@@ -145,7 +145,7 @@ static int take(void *arg, const struct traffic_batch *batch) {
   return traffic_book_take(job->book, batch);
 }
 
-// The figures as far as they go. `err`: why no further; its sentence is in `why`.
+// Ends the report with the figures so far. `err` says why there are no more, and `why` is its sentence.
 static int close_report(struct job *job, uint32_t repeat, int err, const char *why) {
   int rc = err ? traffic_book_rows(job->book, &job->figures, &job->output, job->limits, repeat) : 0;
   job->figures.complete = err == 0;
@@ -178,10 +178,10 @@ static int measure(struct job *job, struct traffic_worker *worker) {
   if (rc == 0)
     rc = meet_barrier(worker->meet, "measured", CLOSE_MS + 2 * worker->sync.timeout_ms);
   if (rc == WEFT_ERR_CANCELED && stop_came())
-    stop_check(); // whose sentence names the signal
+    stop_check(); // its sentence names the signal
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
   if (rc != 0 && !meet_lost(worker->meet, NULL, NULL, 0))
-    meet_fail(worker->meet, rc, why); // before anything else, so that nobody waits
+    meet_fail(worker->meet, rc, why); // first of all, so that no worker waits
   int written = job->reports ? close_report(job, repeat, rc, why) : 0;
   return rc == 0 ? written : fail(rc, "%s", why);
 }
@@ -204,7 +204,8 @@ static bool ask(void *arg) {
     snprintf(job->child_ended, sizeof job->child_ended, "worker process %u of this host %s", index, how);
   if (job->child_ended[0] && job->ended_ns == 0)
     job->ended_ns = clock_ns();
-  return job->ended_ns && clock_ns() - job->ended_ns > GRACE_NS; // until then the meeting may tell why
+  // Within this time the meeting may report a better reason.
+  return job->ended_ns && clock_ns() - job->ended_ns > GRACE_NS;
 }
 
 static void count_in(void *arg, uint32_t come, uint32_t size) {
@@ -241,11 +242,12 @@ static int work(struct job *job) {
   char why[WHY];
   int rc = meet_others(job, &meet);
   if (rc != 0) {
-    if (!job->front && rc != WEFT_ERR_CANCELED && rc != WEFT_ERR_INVALID) // the front sees only that this one ended
+    // The front process sees only that this worker ended, so this one prints its error.
+    if (!job->front && rc != WEFT_ERR_CANCELED && rc != WEFT_ERR_INVALID)
       fprintf(stderr, "%s: a worker process: %s\n", command, weft_last_error());
     return rc;
   }
-  job->children = NULL; // from now on the meeting sees who dies
+  job->children = NULL; // from now on the meeting notices deaths
   rc = traffic_worker_open(&worker, job->config, meet, job->token, job->front);
   if (rc == 0) {
     rc = measure(job, &worker);
@@ -305,7 +307,7 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
   char why[WHY];
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
   bench_progress_hide(&job.progress);
-  // Before all have met they wait for one that will not come; a signal of a terminal has reached them, too.
+  // Before all have met, the children wait for a worker that will not come. A terminal sends its signal to them, too.
   bool alone = job.children && rc == WEFT_ERR_CANCELED;
   if (rc != WEFT_ERR_PEER_LOST || !job.child_ended[0])
     bench_children_wait(children, alone ? ALONE_MS : CLOSE_MS);

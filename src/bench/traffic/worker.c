@@ -1,4 +1,4 @@
-// Set-up of a worker, and what undoes it.
+// Sets a worker up, and releases it again.
 #include "bench/traffic/worker.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 enum { HEARTBEAT_MS = 1000, SETUP_MS = 60000 };
 
-// --- who takes part ---
+// --- the workers that take part in each pattern ---
 
 static int find_parts(struct traffic_worker *worker) {
   const struct traffic_plan *plan = worker->config->plan;
@@ -37,7 +37,7 @@ static int find_parts(struct traffic_worker *worker) {
 
 // --- memory ---
 
-// What all workers of this host allocate together has to fit, or the kernel would end one of them.
+// All workers of this host together must not allocate more than is free, or the kernel would kill one of them.
 static int check_room(const struct traffic_worker *worker) {
   uint64_t bytes = 0, room = limits_memory_available();
   uint32_t here = 0;
@@ -78,7 +78,7 @@ static int open_agent(struct traffic_worker *worker, const char *token) {
   return rc == WEFT_ERR_NOT_FOUND ? fail_context(WEFT_ERR_INVALID, "--transport %s", worker->config->transport) : rc;
 }
 
-// --- what workers tell each other ---
+// --- what workers exchange ---
 
 static int describe(struct traffic_worker *worker, bool front, json_t **out) {
   char boot[BOOT_ID_SIZE] = "";
@@ -202,7 +202,8 @@ static int make_lanes(struct traffic_worker *worker, const struct traffic_far *f
   return 0;
 }
 
-// By what each worker moves its part of each pattern, into its facts: "via", a list with a name for each pattern.
+// Adds to the facts of all workers the transport that each uses for its part of each pattern: "via" is a list with one
+// name for each pattern.
 static int gather_transports(struct traffic_worker *worker) {
   uint32_t size = worker->sync.size, lane = 0;
   json_t *mine = json_array(), **all = calloc(size, sizeof *all);
@@ -224,7 +225,7 @@ static int gather_transports(struct traffic_worker *worker) {
   return rc;
 }
 
-// --- all of it ---
+// --- opening and closing ---
 
 static int open_sync(struct traffic_worker *worker) {
   const char **boots = calloc(worker->sync.size, sizeof *boots);
@@ -248,7 +249,8 @@ static int set_up(struct traffic_worker *worker, const char *token, bool front, 
     rc = exchange(worker, front, fars);
   if (rc == 0)
     rc = make_lanes(worker, fars);
-  if (rc == 0) // only then do all know all, so that no message is dropped
+  // When this returns, all workers know each other, so no notification is dropped.
+  if (rc == 0)
     rc = gather_transports(worker);
   return rc == 0 ? open_sync(worker) : rc;
 }
@@ -282,7 +284,7 @@ void traffic_worker_close(struct traffic_worker *worker) {
   for (uint32_t i = 0; worker->parts && i < worker->config->plan->num_patterns; i++)
     free(worker->parts[i].ranks);
   free(worker->parts);
-  weft_agent_close(worker->agent); // the memory goes with it, when no peer's transfer writes there any more
+  weft_agent_close(worker->agent); // the agent frees the memory, when no transfer of a peer writes there any more
   traffic_memories_close(&worker->memories);
   bench_sync_close(&worker->sync);
   json_decref(worker->facts);

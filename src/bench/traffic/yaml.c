@@ -1,4 +1,4 @@
-// The list of patterns as YAML, by libyaml: what a node may be is in one table.
+// Reads the list of patterns from YAML, by libyaml. One table says what each node may be.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@ struct reader {
   const char *source;
   uint32_t workers;
   struct traffic_plan *plan;
-  const yaml_node_t *matrix_file; // of the pattern that is being read
+  const yaml_node_t *matrix_file; // of the pattern that is read now
 };
 
 static int complain(const struct reader *reader, const yaml_node_t *node, const char *sentence, const char *what) {
-  fail(WEFT_ERR_INVALID, sentence, what); // NOLINT: the sentences are this file's
+  fail(WEFT_ERR_INVALID, sentence, what); // NOLINT: the formats are all in this file
   return fail_context(WEFT_ERR_INVALID, "%s:%zu:%zu", reader->source, node->start_mark.line + 1,
                       node->start_mark.column + 1);
 }
@@ -32,7 +32,7 @@ static const char *kind_of(const yaml_node_t *node) {
   return node->type == YAML_MAPPING_NODE ? "a mapping" : node->type == YAML_SEQUENCE_NODE ? "a list" : "a scalar";
 }
 
-// The scalar's text, or NULL: it is none, or has a NUL within.
+// The text of a scalar; NULL if the node is no scalar, or has a NUL character in it.
 static const char *text_of(const yaml_node_t *node) {
   const char *text = node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : NULL;
   return text && strlen(text) == node->data.scalar.length ? text : NULL;
@@ -50,7 +50,7 @@ static int read_matrix_file(struct reader *reader, const yaml_node_t *node, stru
   (void)pattern;
   if (!text_of(node) || !*text_of(node))
     return complain(reader, node, "matrix_file: want the path of a matrix, not %s", kind_of(node));
-  reader->matrix_file = node; // read when the shards are known, wherever they stand
+  reader->matrix_file = node; // it is read when the shards are known, wherever they are in the document
   return 0;
 }
 
@@ -160,7 +160,7 @@ static int read_member(struct reader *reader, const yaml_node_pair_t *pair, stru
                   shown);
 }
 
-// A relative path is one from the folder of the document on.
+// A relative path starts at the folder of the document.
 static int load_matrix(struct reader *reader, struct traffic_pattern *pattern) {
   const char *file = text_of(reader->matrix_file), *slash = strrchr(reader->source, '/');
   char path[PATH_MAX];
@@ -170,7 +170,8 @@ static int load_matrix(struct reader *reader, struct traffic_pattern *pattern) {
   if (size < 0 || (size_t)size >= sizeof path)
     return complain(reader, reader->matrix_file, "matrix_file: the path is too long%s", "");
   int rc = traffic_matrix_load(pattern, path, reader->workers);
-  if (rc == 0 || rc == WEFT_ERR_INVALID) // which has a place of its own, in the matrix
+  // An error in the matrix has its own position, in the file of the matrix.
+  if (rc == 0 || rc == WEFT_ERR_INVALID)
     return rc;
   return fail_context(rc, "%s:%zu:%zu", reader->source, reader->matrix_file->start_mark.line + 1,
                       reader->matrix_file->start_mark.column + 1);

@@ -1,4 +1,4 @@
-// YAML to JSON, bounded: aliases may make a small text a large tree, or one without end.
+// Converts YAML to JSON, with a limit on size: aliases can make a small text a large or even an endless tree.
 #include "bench/traffic/yaml_json.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct budget {
 
 static json_t *convert(struct budget *budget, const yaml_node_t *node, unsigned depth);
 
-// Plain scalars are numbers, booleans or null where they look so, as YAML has it.
+// A plain scalar that looks like a number, a boolean or null becomes one, as YAML says.
 static json_t *scalar(const yaml_node_t *node) {
   const char *text = (const char *)node->data.scalar.value;
   size_t size = node->data.scalar.length;
@@ -32,7 +32,7 @@ static json_t *scalar(const yaml_node_t *node) {
     if (!*end && !errno)
       return json_integer(whole);
     double real = strtod(text, &end);
-    json_t *json = *end ? NULL : json_real(real); // NULL for an infinite one
+    json_t *json = *end ? NULL : json_real(real); // NULL for an infinite number
     if (json)
       return json;
   }

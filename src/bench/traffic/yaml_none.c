@@ -1,4 +1,4 @@
-// In the place of yaml.c where there is no libyaml.
+// Takes the place of yaml.c if there is no libyaml.
 #include "base/fail.h"
 #include "bench/traffic/pattern.h"
 
