@@ -1,6 +1,6 @@
-// What one more peer costs an agent that knows many: to load it, to look it up, its death, and its heartbeats.
+// Measures what one more peer costs an agent that knows many: loading it, looking it up, its death, and its heartbeats.
 //   agent_peers [--json]
-// The peers are metadata alone, over a transport within this process; none of them answers.
+// The peers are only metadata, over a transport within this process; none of them answers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static weft_agent_t *open_agent(const char *name, enum weft_agent_progress progr
   return agent;
 }
 
-// Metadata of a peer that is none: the body's address under another name.
+// Metadata of a peer that does not exist: the address of `body` under another name.
 static struct blob make_blob(const struct agent_description *body, uint32_t number) {
   static struct agent_region_description regions[REGIONS];
   static const char bytes[64];
@@ -56,7 +56,7 @@ static struct blob make_blob(const struct agent_description *body, uint32_t numb
         .id = i + 1, .address = (i + 1) << 20, .length = 1 << 20, .num_keys = 1, .keys = &key};
   snprintf(description.name, sizeof description.name, "peer-%u", number);
   snprintf(description.host, sizeof description.host, "elsewhere");
-  random_bytes(description.key, sizeof description.key); // any bytes are a public key of X25519
+  random_bytes(description.key, sizeof description.key); // any bytes are a valid public key of X25519
   require(agent_incarnation(description.name, description.key, &description.incarnation), "an incarnation");
   description.regions = regions;
   description.num_regions = REGIONS;
@@ -82,7 +82,7 @@ static double median_us(uint64_t *ns, double *max) {
   return (double)ns[SAMPLES / 2] / 1e3;
 }
 
-// Has the agent do all that waits, first heartbeats too.
+// Lets the agent do all pending work, including the first heartbeats.
 static void settle(weft_agent_t *agent) {
   for (int i = 0; i < 100; i++)
     require(weft_agent_progress(agent, NULL), "progress");
@@ -103,7 +103,7 @@ static double measure_finds(weft_agent_t *agent, uint32_t peers) {
   return ((double)all - (double)(clock_ns() - format_begin)) / FINDS;
 }
 
-// From the news of a death to the end of all that the agent does about it.
+// Time from the message of a death until the agent has handled it.
 static double measure_deaths(weft_agent_t *agent, const weft_peer_t *ids, uint32_t peers, double *max) {
   uint64_t ns[SAMPLES];
   for (uint32_t i = 0; i < SAMPLES; i++) {
@@ -125,7 +125,7 @@ static double cpu_seconds(void) {
          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-// Percent of a processor that an agent takes that does nothing but live.
+// Percent of a processor that an idle agent takes.
 static double measure_idle(const struct agent_description *body, uint32_t peers) {
   weft_agent_t *agent = open_agent("idler", WEFT_AGENT_PROGRESS_NONE);
   uint64_t ns;

@@ -1,5 +1,6 @@
-// What an agent adds to its transport: a small write, posted and complete, beside the transport's own; and one transfer
-// of many descriptors beside one large copy. Two agents of one process, over the transport named (default: shm).
+// Measures what an agent adds to its transport. A small write, posted and complete, is compared with that of the
+// transport alone; one transfer of many descriptors with one large copy. Both agents are in one process, over the named
+// transport (default: shm).
 //   bench_agent_post [transport]
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 enum { MANY = 20000, PIECE = 16384, POSTS = 20000, ROUNDS = 15 };
 
-// Processor time: all is done by this thread, and other programs' turns do not count.
+// Processor time, since this thread does all the work; so the time of other programs does not count.
 static uint64_t now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -73,7 +74,7 @@ static void run(struct end *a, struct end *b, weft_transfer_t *transfer) {
   (void)a;
 }
 
-// The transport's post alone, of the same prepared request.
+// Posts the same prepared request with the transport alone.
 static void run_bare(weft_transfer_t *transfer) {
   struct agent_post *part = &transfer->parts[0];
   const struct transport *transport = part->worker->transport;
@@ -90,7 +91,7 @@ static void small(struct end *a, struct end *b, weft_peer_t peer) {
   weft_transfer_t *transfer = make(a, b, peer, &here, &there, 1);
   uint64_t with[ROUNDS], bare[ROUNDS];
   run(a, b, transfer);
-  for (uint32_t round = 0; round < ROUNDS; round++) { // in turns, so that both meet the same disturbances
+  for (uint32_t round = 0; round < ROUNDS; round++) { // by turns, so that both are disturbed alike
     uint64_t begun = now_ns();
     for (uint32_t i = 0; i < POSTS; i++)
       run(a, b, transfer);
@@ -105,11 +106,11 @@ static void small(struct end *a, struct end *b, weft_peer_t peer) {
          (unsigned long)agent, (unsigned long)alone);
 }
 
-// The i-th piece, none beside the one before: neighbours exchanged, or all over the memory, in the same order at both
-// ends or not.
+// The place of the i-th piece. No piece lies behind the one before it: neighbours are exchanged, or the pieces are
+// scattered, in equal or in different orders at both ends.
 static const struct order {
   const char *name;
-  uint32_t exchange, here, there; // primes to MANY
+  uint32_t exchange, here, there; // `here` and `there` are coprime to MANY
 } orders[] = {{"neighbours exchanged", 1, 1, 1},
               {"scattered", 0, 7919, 7919},
               {"scattered otherwise at each end", 0, 7919, 10007}};

@@ -1,9 +1,9 @@
-// Transfers of one agent to another one of this host, in a process of its own, as they are posted: one at a time, and
-// many descriptors at once. What is moved: host memory or memory of two GPUs (of one, where there is one), the caller's
-// or allocated by Weft, over the transport named. A line for each size: medians in us.
+// Measures transfers between two agents of this host, each in its own process: one descriptor at a time, and many at
+// once. They move host memory, or memory of two GPUs (of one, if there is only one), which the caller or Weft
+// allocates, over the named transports. Prints one line for each size: medians in us.
 //   bench_agent_transfers [host|cuda] [own|caller] [TRANSPORTS] [poll|wait]
-// "poll": no thread, the caller polls; "wait": an agent with its thread, and weft_transfer_wait(). The last two columns
-// are the processor time that the initiator and the target took for a GB.
+// "poll": there is no thread, and the caller polls; "wait": the agent has its thread, and the caller uses
+// weft_transfer_wait(). The last two columns are the processor time that the initiator and the target took for a GB.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct what {
   const char *transports;
 };
 
-// What one side gives the other: its metadata, and where its memory is.
+// What one side sends to the other: its metadata, and the place of its memory.
 struct card {
   size_t size;
   uint64_t address;
@@ -44,7 +44,7 @@ struct side {
   struct card card;
 };
 
-// Memory of a GPU as a caller has it: of the driver's allocator, which other processes can map.
+// GPU memory as a caller allocates it, by the driver's allocator, such that other processes can map it.
 static void *device_memory(int gpu) {
   void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
   int (*init)(unsigned) = cuda ? (int (*)(unsigned))dlsym(cuda, "cuInit") : NULL;
@@ -117,7 +117,7 @@ static double processor_s(int who) {
          (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
-// Drives its agent until the initiator hangs up; on request it says what time it has used.
+// Runs its agent until the initiator closes the connection. On request it says how much processor time it has used.
 static void be_target(int fd, const struct what *what) {
   static struct side side;
   static struct card other;
@@ -154,7 +154,7 @@ static weft_transfer_t *make(struct side *side, weft_peer_t peer, const struct c
   struct weft_descriptor *here = calloc(count, sizeof *here), *there = calloc(count, sizeof *there);
   weft_dlist_t *local, *remote;
   weft_transfer_t *transfer;
-  for (uint32_t i = 0; i < count; i++) { // not neighbours on both sides, or they would be one copy
+  for (uint32_t i = 0; i < count; i++) { // no neighbours on both sides, or the pieces would be one copy
     here[i] = (struct weft_descriptor){side->address + i * size, size, side->region};
     there[i] = (struct weft_descriptor){other->address + (i * UINT64_C(7919) % count) * size, size, 0};
   }

@@ -25,7 +25,7 @@ __global__ void store_to(const targets targets, size_t count) {
     to[i] = make_uint4((uint32_t)i, 1, 2, 3);
 }
 
-// Values about as a layer's are, near to a normal distribution: the code of logfmt10 depends on it.
+// Values similar to those of a layer, nearly normally distributed: the encoding of logfmt10 depends on this.
 __global__ void fill_values(uint32_t *pairs, size_t count) {
   for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (size_t)blockDim.x) {
     float value[2];
@@ -52,7 +52,7 @@ float median(std::vector<float> v) {
   return v.empty() ? 0 : v[v.size() / 2];
 }
 
-// Every rank stores to all others at once; GB/s of the slowest.
+// All ranks store to all others at once. Returns the GB/s of the slowest rank.
 float store_rate(bench &b, size_t bytes) {
   uint32_t ranks = b.group.shape.ranks;
   std::vector<char *> memory(ranks);
@@ -81,19 +81,19 @@ float store_rate(bench &b, size_t bytes) {
   return *std::min_element(rate.begin(), rate.end());
 }
 
-// Microseconds of one rank.
+// Times of one rank in microseconds.
 struct times {
   float dispatch, combine; // medians between events
-  float both, graph;       // averages back to back: with launches, and as a graph
+  float both, graph;       // averages of pairs back to back: launched one by one, and as a graph
 };
 
-// A kernel of the size of ours that does nothing, to see what it takes to launch one.
+// An empty kernel with the launch size of ours, to measure what a launch costs.
 __global__ void __launch_bounds__(EMPTY_THREADS, 1) nothing(const __grid_constant__ cuda_dispatch_args args) {
   (void)args;
   ptx::kernel_wait();
 }
 
-// What is timed: two kernels, one after the other.
+// What is timed: a dispatch and a combine, or two empty kernels.
 enum pair { DISPATCH_COMBINE, EMPTY };
 
 void run_empty(bench &b, rank &r) {
@@ -177,7 +177,7 @@ void time_kernels(bench &b, rank &r, pair pair, times &t) {
     OK(cudaEventDestroy(event));
 }
 
-// Of the rank that it takes longest.
+// The longest times of all ranks.
 times measure(bench &b, pair pair) {
   std::vector<times> of(b.group.shape.ranks);
   b.group.each([&](rank &r) {
@@ -213,7 +213,7 @@ struct traffic {
   double dispatch, combine;
 };
 
-// Of an answer to another rank.
+// The bytes of one answer to another rank.
 uint32_t answer_bytes(const group &g) {
   const cuda_form &form = g.layout.answer;
   uint32_t lines = 0;
@@ -274,7 +274,8 @@ void report(const group &g, const times &t, const times &empty, float rate, bool
 }
 
 #ifdef CUDA_TRACE
-// When the blocks of rank 0 come to each step of the kernels: earliest, median and latest, in ns since the first began.
+// Prints when the blocks of rank 0 reach each step of the kernels: earliest, median and latest, in ns since the first
+// block began.
 void print_trace(const char *name, const std::vector<uint64_t> &stamps, uint32_t blocks) {
   uint64_t start = ~0ull;
   for (uint32_t i = 0; i < blocks; i++)

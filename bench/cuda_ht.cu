@@ -1,6 +1,7 @@
-// The kernels for many tokens between the GPUs of one process: what each takes beside the links alone, in the same run,
-// and what a matrix product on the other processors loses by it. The host says what control would; every byte is
-// verified. Usage: bench_cuda_ht [name=number...]: tokens, hidden, topk, experts, ranks, window (MiB), rounds, quick.
+// Measures the kernels for many tokens between the GPUs of one process: their times beside those of the links alone, in
+// the same run, and how much a matrix product on the other processors is slowed by them. The host takes the part of the
+// control path. Every byte is verified.
+// Usage: bench_cuda_ht [name=number...]: tokens, hidden, topk, experts, ranks, window (MiB), rounds, quick.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -24,14 +25,14 @@ struct numbers {
            batch = 0, only = 0;
 };
 
-// Time of `what` for each rank, `rounds` times in a row; of the slowest, in us.
+// The time of `what`, run `rounds` times in a row on each rank: that of the slowest rank, in us.
 float time_of(flow_group &group, uint32_t rounds, const std::function<void(flow_rank &, uint64_t)> &what) {
   std::vector<cudaEvent_t> begin(group.all.size()), end(group.all.size());
   group.each([&](flow_rank &r) {
     OK(cudaEventCreate(&begin[r.index]));
     OK(cudaEventCreate(&end[r.index]));
   });
-  // A thread for each rank launches, as ranks are processes.
+  // Each rank has a thread that launches, since ranks are processes in real use.
   float best = 1e30f;
   for (int repeat = 0; repeat < 3; repeat++) {
     uint64_t op = group.next;
@@ -53,7 +54,7 @@ float time_of(flow_group &group, uint32_t rounds, const std::function<void(flow_
   return best;
 }
 
-// GB/s at which all ranks store to the next one at once.
+// GB/s when all ranks store to the next one at once.
 float store_rate(flow_group &group, uint32_t blocks) {
   size_t bytes = group.flow.bytes / 16 * 16;
   float us = time_of(group, 5, [&](flow_rank &r, uint64_t) {
@@ -135,7 +136,7 @@ void measure(const numbers &n, const char *name, int dtype, bool casts, int layo
   }
 }
 
-// cuBLAS, if it is there: a product on so many processors.
+// cuBLAS, if it is there: a product on a given number of processors.
 struct product {
   void *library = nullptr, *handle = nullptr;
   int (*set_stream)(void *, cudaStream_t) = nullptr;
@@ -180,13 +181,13 @@ struct product {
   }
 };
 
-// Time of `products` of them on rank 0's device, while rows move; `ops`: 0: alone.
+// The time of `products` products on rank 0's device while rows move. With `ops` 0 nothing else runs.
 float product_time(product &p, flow_group &group, int products, int ops, bool kept, float *moved) {
   cudaEvent_t begin, end, first, last;
   OK(cudaSetDevice(0));
   for (cudaEvent_t *e : {&begin, &end, &first, &last})
     OK(cudaEventCreate(e));
-  // The rows begin first, so that they have their processors.
+  // The operations begin first, so that their kernels get processors.
   for (int i = 0; i < ops; i++) {
     uint64_t op = group.next++;
     group.each([&](flow_rank &r) {
@@ -273,7 +274,7 @@ int main(int argc, char **argv) {
   OK(cudaGetDeviceProperties(&properties, 0));
   printf("# %d x %s\n", devices, properties.name);
   std::vector<uint32_t> few = n.quick ? std::vector<uint32_t>{24} : std::vector<uint32_t>{24, 8, 16, 32, 64, 132};
-  // only: 0: all; else bits of the lines below
+  // `only`: 0 for all lines, or else a bit for each line below
   uint32_t only = n.only ? n.only : ~0u;
   if (only & 1)
     measure(n, "fp8 by rank", WEFT_EP_FP8, false, WEFT_EP_RANK_MAJOR, few);

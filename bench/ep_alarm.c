@@ -1,8 +1,8 @@
-// Whether a rank that lives is ever taken for dead: ranks operate while processes that never sleep take the processors
-// from them, half of them counting and half moving memory. Says how long a peer kept silent in each operation, and how
-// many were put out for it, against the time limit. Usage: bench_ep_alarm [--json] [--ranks N] [--tokens N] [--load N]
-// [--timeout MS] [--seconds N] [--hours N]: each row ends after N seconds (5), or when it has N hours' worth of
-// operations
+// Measures whether a rank that lives is ever declared dead. Ranks operate while processes that never sleep compete for
+// the processors; half of these count, and half move memory. Prints how long a peer was silent in each operation,
+// against the time limit, and how many ranks were removed for it.
+// Usage: bench_ep_alarm [--json] [--ranks N] [--tokens N] [--load N] [--timeout MS] [--seconds N] [--hours N]: each row
+// ends after N seconds (5), or when it has run as many operations as full-sized ranks run in N hours.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,10 +24,10 @@ struct board {
   struct {
     _Atomic uint64_t operations;
     _Atomic uint32_t alarms;   // peers that this rank reported, all of which live
-    _Atomic uint32_t put_out;  // times that this rank was
-    _Atomic uint32_t gave_up;  // it could not come back
-    struct histogram silence;  // ns that this rank waited for one peer in an operation
-    struct histogram duration; // ns of an operation
+    _Atomic uint32_t put_out;  // times that this rank was removed
+    _Atomic uint32_t gave_up;  // times that it could not come back
+    struct histogram silence;  // how long this rank waited for one peer in an operation, ns
+    struct histogram duration; // how long an operation took, ns
   } rank[BENCH_RANKS];
 };
 
@@ -61,7 +61,7 @@ static int move_for_ever(void *arg) {
     return 3;
   memset(memory, 1, 2 * (size_t)HOG_BYTES);
   for (uint64_t i = 0; i < UINT64_MAX; i++) {
-    memory[i % HOG_BYTES]++; // so that the copy is one each time
+    memory[i % HOG_BYTES]++; // changes the memory, so that each copy has to be made
     memcpy(memory + HOG_BYTES, memory, HOG_BYTES);
     atomic_signal_fence(memory_order_seq_cst);
   }
@@ -106,7 +106,7 @@ static uint64_t silence(const struct bench_rank *rank, uint64_t *waited) {
   return longest;
 }
 
-// Runs until it is out, or all know the end. True: the end.
+// Operates until the rank is removed, or all know that the run ends. True: the run ends.
 static bool operate(struct bench_rank *rank, int32_t index) {
   uint64_t waited[BENCH_RANKS] = {0};
   while (rank->info.mark < 1) {
@@ -150,7 +150,7 @@ static int live(void *arg) {
 // --- the program ---
 
 struct outcome {
-  uint64_t operations; // that all took part in, nearly: of the rank with the most
+  uint64_t operations; // of the rank with the most; all ranks took part in nearly all of them
   uint32_t alarms, put_out, gave_up;
   struct histogram silence, duration;
 };
@@ -177,7 +177,7 @@ static void collect(struct outcome *outcome) {
   }
 }
 
-// Until `seconds` have passed, or rank 0 has run so many operations.
+// Runs for `seconds`, or until rank 0 has run that many operations.
 static void run(uint32_t load, const struct bench_shape *shape, uint32_t seconds, double operations,
                 struct outcome *outcome) {
   struct bench_store store;
@@ -195,11 +195,11 @@ static void run(uint32_t load, const struct bench_shape *shape, uint32_t seconds
   while (board->rank[0].operations == 0 && !clock_passed(deadline))
     poll(NULL, 0, 10);
   deadline = clock_deadline_ms(seconds * 1000u);
-  uint64_t last = deadline + BENCH_DEADLINE_MS * 1000000ull; // for a few operations on a machine that is very busy
+  uint64_t last = deadline + BENCH_DEADLINE_MS * 1000000ull; // on a very busy machine even a few operations take long
   while ((board->rank[0].operations < MIN_OPERATIONS && !clock_passed(last)) ||
          (!clock_passed(deadline) && (double)board->rank[0].operations < operations))
     poll(NULL, 0, 50);
-  collect(outcome); // before the end, at which the last to leave may miss the others
+  collect(outcome); // before the end, since the last ranks to leave may report the others as lost
   board->stop = true;
   bench_kill(hogs, count);
   for (uint32_t i = 0; i < setup.ranks; i++)
@@ -224,7 +224,8 @@ static void report(uint32_t load, uint32_t timeout_ms, double hour, const struct
   fflush(stdout);
 }
 
-// Operations in an hour of ranks with full-sized ones, at this load: what the small ones are counted against.
+// The number of full-sized operations that ranks run in an hour at this load. Rows count their small operations against
+// it.
 static double hour_of(uint32_t load) {
   static struct outcome outcome;
   run(load, &(struct bench_shape){.capacity = setup.ranks}, HOUR_SAMPLE_S, 1e9, &outcome);

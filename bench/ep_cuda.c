@@ -1,7 +1,8 @@
-// Dispatch and combine on GPUs through weft/ep.h, one process for each rank: times of both halves and back to back,
-// beside what the rate at which the same GPUs store to each other allows; then what a SIGKILL and a join cost those who
-// go on. Usage: bench_ep_cuda [--json] [name=number...], names as in `options`; with hosts=2 WEFT_EP_TRANSPORT=nvlink,
-// for instance, ranks are on two hosts as far as they know, and meet as such.
+// Measures dispatch and combine on GPUs through weft/ep.h, with one process for each rank: the times of both halves and
+// back to back, beside the bound from the rate at which the same GPUs store to each other; then what a SIGKILL and a
+// join cost the ranks that go on.
+// Usage: bench_ep_cuda [--json] [name=number...], names as in `options`. With hosts=2 and, for instance,
+// WEFT_EP_TRANSPORT=nvlink, ranks behave as if they were on two hosts, and connect as such.
 #include <cuda_runtime_api.h>
 
 #include <errno.h>
@@ -33,7 +34,7 @@ static _Noreturn void give_up(const char *why) {
   exit(FAILED);
 }
 
-// The parent makes no call of CUDA, so that its children may.
+// Runs in a child: the parent must make no call of CUDA, so that its children may.
 static int find_rate(void *arg) {
   (void)arg;
   uint32_t ranks = board->setup.ranks, used = (uint32_t)board->devices < ranks ? (uint32_t)board->devices : ranks;
@@ -41,7 +42,8 @@ static int find_rate(void *arg) {
   int error = board->setup.rate > 0 ? 0 : ep_cuda_rate((int)used, &rate);
   if (error != 0)
     fprintf(stderr, "bench_ep_cuda: stores between GPUs: %s\n", cudaGetErrorString((cudaError_t)error));
-  board->rate = board->setup.rate > 0 ? rate : rate / ((ranks + used - 1) / used); // a rank's share of its GPU's
+  // If several ranks share a GPU, each gets a part of the GPU's rate.
+  board->rate = board->setup.rate > 0 ? rate : rate / ((ranks + used - 1) / used);
   return error != 0;
 }
 
@@ -59,7 +61,7 @@ static void start(uint32_t index) {
   pids[index] = bench_fork(live, &pids[index]);
 }
 
-// Nobody ends unless told to.
+// No rank ends before it is told to.
 static void watch(void) {
   for (uint32_t i = 0; i < BENCH_RANKS; i++)
     if (pids[i] > 0 && waitpid(pids[i], NULL, WNOHANG) != 0) {
@@ -80,7 +82,7 @@ static void await(bool (*reached)(uint32_t index), const char *what) {
     }
 }
 
-// --- what the log tells ---
+// --- reading the log ---
 
 static uint32_t wanted_ranks;
 static uint64_t from[BENCH_RANKS];
@@ -95,7 +97,7 @@ static bool has_settled(uint32_t index) {
          pair_of(index, pairs - SETTLE)->num_ranks == wanted_ranks;
 }
 
-// From now on, SETTLE pairs of everybody in a view of so many ranks.
+// Waits until every rank has run SETTLE pairs from now on in a view of so many ranks.
 static void await_pairs(uint32_t num_ranks, const char *what) {
   wanted_ranks = num_ranks;
   for (uint32_t i = 0; i < BENCH_RANKS; i++)
@@ -112,10 +114,11 @@ static bool is_open(uint32_t index) {
 }
 
 struct gaps {
-  double median, longest; // ms between ends of pairs
+  double median, longest; // between the ends of pairs, ms
 };
 
-// The gaps of a rank that touch this time. The newest EP_CUDA_LOG / 2 pairs are looked at.
+// The gaps between the pairs of a rank, as far as they overlap this time. Only the newest EP_CUDA_LOG / 2 pairs are
+// read.
 static struct gaps gaps_between(uint32_t index, uint64_t begin_ns, uint64_t end_ns) {
   static uint64_t gap[EP_CUDA_LOG];
   uint64_t pairs = board->rank[index].pairs, first = pairs > EP_CUDA_LOG / 2 ? pairs - EP_CUDA_LOG / 2 : 0;
@@ -139,7 +142,7 @@ static double larger(double a, double b) {
 
 // --- kill and join ---
 
-// Of the survivor for whom it is worst.
+// The worst value of all survivors.
 static struct {
   double longest, gone, back; // ms
   bool listed;
@@ -175,18 +178,21 @@ static void kill_last(void) {
   killed.listed = true;
   for (uint32_t i = 0; i < survivors; i++)
     note_kill(i, kill_ns, clock_ns());
-  bench_kill(&victim, 1); // to give its GPU back takes long, and by then the log would have gone on
+  bench_kill(&victim, 1); // the kernel takes long to release the GPU; waiting for that before would let the log run on
 }
 
-// Of the survivor for whom it is worst, of each join.
+// The worst value of all survivors, for each join.
 enum { JOINS = 100 };
 static struct {
-  double active[JOINS], first[JOINS];   // ms from the begin of weft_ep_connect
-  double median[JOINS], quiet[JOINS];   // ms of pairs just before: of the slowest survivor, and the longest of all
-  double alone[JOINS];                  // the latter in medians
-  double longest[JOINS], ratio[JOINS];  // the longest pair, in ms and in medians
-  double before[JOINS], meeting[JOINS]; // in medians: the longest until there is a view with the joiner, and in it
-  double still[JOINS], stalled[JOINS];  // ms: the longest that a thread stood which only reads the clock: before, then
+  double active[JOINS], first[JOINS]; // from the begin of weft_ep_connect, ms
+  // Of pairs just before the join, ms: the largest median of a survivor, and the longest pair.
+  double median[JOINS], quiet[JOINS];
+  double alone[JOINS];                 // the longest pair before the join, in medians
+  double longest[JOINS], ratio[JOINS]; // the longest pair, in ms and in medians
+  // The longest pair before there is a view with the joiner, and the longest in that view, both in medians.
+  double before[JOINS], meeting[JOINS];
+  // The longest stall of a thread that only reads the clock, ms: before the join, and during it.
+  double still[JOINS], stalled[JOINS];
 } joined;
 
 static void note_join(uint32_t n, uint32_t index, struct gaps quiet) {
@@ -195,7 +201,7 @@ static void note_join(uint32_t n, uint32_t index, struct gaps quiet) {
   uint64_t pairs = board->rank[index].pairs, met = pairs;
   while (met > 1 && pairs - met < EP_CUDA_LOG / 2 && pair_of(index, met - 1)->num_ranks == joiner)
     met--;
-  uint64_t before_ns = pair_of(index, met - 1)->end_ns; // of the last pair without it
+  uint64_t before_ns = pair_of(index, met - 1)->end_ns; // the end of the last pair without the joiner
   double longest = gaps_between(index, begin_ns, end_ns).longest;
   joined.median[n] = larger(joined.median[n], quiet.median);
   joined.quiet[n] = larger(joined.quiet[n], quiet.longest);
@@ -231,7 +237,7 @@ static void join(uint32_t n) {
     note_join(n, i, quiet[i]);
 }
 
-// The joiner goes, so that it can join again.
+// Lets the joiner leave, so that it can join again.
 static void leave(void) {
   uint32_t joiner = board->setup.ranks;
   board->leave = true;
@@ -246,7 +252,7 @@ struct spread {
   double median, least, most;
 };
 
-// Over the ranks, of the number that stands at `offset` in their figures.
+// The spread over all ranks of the number at `offset` in their figures.
 static struct spread over_ranks(size_t offset) {
   double value[BENCH_RANKS];
   uint32_t count = board->setup.ranks;
@@ -283,7 +289,7 @@ static uint32_t count_over(const double *values, double limit) {
 #define MOST(field)   most_of(joined.field)
 #define OVER(field)   count_over(joined.field, 2) // the mark: twice the median
 
-// `wire`, `logical`: bytes of one rank; `bound`: us, of the rank that sends most.
+// `wire`, `logical`: bytes of one rank; `bound`: for the rank that sends most, us.
 static void report_time(const char *name, const char *what, struct spread us, double wire, double logical,
                         double bound) {
   double wire_rate = wire / us.median / 1e3, logical_rate = logical / us.median / 1e3;

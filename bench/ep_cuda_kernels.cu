@@ -1,4 +1,4 @@
-// The rate at which GPUs store to each other, as the bound of what dispatch and combine can reach.
+// Measures the rate at which GPUs store to each other. It is the bound for dispatch and combine.
 #include "ep_cuda.h"
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 namespace {
 
 enum { MAX_DEVICES = 16, ROUNDS = 2, REPEATS = 32, THREADS = 1024 };
-const size_t BYTES = (size_t)64 << 20; // that each device stores in a launch
+const size_t BYTES = (size_t)64 << 20; // bytes that each device stores in a launch
 
 struct targets {
   uint4 *to[MAX_DEVICES];
@@ -78,12 +78,12 @@ int ep_cuda_rate(int devices, double *rate) {
       rc = launch(gpus, i);
     for (int i = 0; i < count && rc == 0; i++) {
       float ms;
-      TRY(cudaEventSynchronize(gpus[i].end)); // bounded: stores wait for nobody
+      TRY(cudaEventSynchronize(gpus[i].end)); // this wait ends, since stores wait for no other GPU
       TRY(cudaEventElapsedTime(&ms, gpus[i].begin, gpus[i].end));
       slowest_ms = std::max(slowest_ms, (double)ms);
     }
     if (rc == 0)
       *rate = (double)REPEATS * BYTES / slowest_ms / 1e6;
   }
-  return rc; // the process ends after this, and gives everything back
+  return rc; // the process ends after this, which releases everything
 }

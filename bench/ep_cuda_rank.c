@@ -1,4 +1,4 @@
-// A rank of bench_ep_cuda: a process of its own, on a GPU of its own where there are enough.
+// A rank of bench_ep_cuda: it has its own process, and its own GPU if there are enough.
 #include <cuda_runtime_api.h>
 
 #include <poll.h>
@@ -37,7 +37,7 @@ struct rank {
 
 static _Noreturn void die(const struct rank *r, const char *what, const char *why) {
   fprintf(stderr, "bench_ep_cuda: rank %d: %s: %s\n", r->index, what, why);
-  _exit(5); // nothing is torn down: a kernel may be running
+  _exit(5); // nothing is closed, since a kernel may still be running
 }
 
 static void must(const struct rank *r, int rc, const char *what) {
@@ -65,7 +65,7 @@ static void *upload(const struct rank *r, const void *from, size_t size) {
   return memory;
 }
 
-// Ranks of a view, in its order.
+// The ranks of a view, in the order of the view.
 static uint32_t members(const struct rank *r, enum view view, int32_t *ranks) {
   uint32_t count = r->setup->ranks - (view == ALL ? 0 : 1);
   for (uint32_t i = 0; i < count; i++)
@@ -75,7 +75,7 @@ static uint32_t members(const struct rank *r, enum view view, int32_t *ranks) {
   return count;
 }
 
-// The same rows for each view, with a routing to its members.
+// The rows are the same for each view; the routing goes to its members.
 static void make_input(struct rank *r) {
   const struct ep_cuda_setup *s = r->setup;
   const struct pattern pattern = {
@@ -219,14 +219,14 @@ static void drain(struct rank *r) {
   cuda(r, error, "the stream");
 }
 
-// What operation `op` did, or the newest one for UINT64_MAX, into r->info and r->result.
+// Reads the results of operation `op` into r->info and r->result; UINT64_MAX means the newest operation.
 static void ask(struct rank *r, uint64_t op, int32_t *lost, struct weft_ep_missing *missing) {
   r->info = (struct weft_ep_info){.size = sizeof r->info, .lost = lost, .lost_cap = lost ? 1 : 0};
   r->result = (struct weft_ep_result){.size = sizeof r->result, .missing = missing, .missing_cap = missing ? 1 : 0};
   must(r, weft_ep_await(r->ep, op, &r->info, &r->result, WAIT_MS), "weft_ep_await");
 }
 
-// Drains the stream; everything that ran has to be there, `next` being the number of the next operation.
+// Drains the stream, and checks that nothing was lost and that `next` is the number of the next operation.
 static void settle(struct rank *r, uint64_t next) {
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   char why[160];
@@ -250,8 +250,8 @@ static double elapsed_us(struct rank *r, cudaEvent_t begin, cudaEvent_t end) {
   return (double)ms * 1e3;
 }
 
-// Between events, everything launched before it runs. The pair ahead makes the ranks begin together, as their GPUs see
-// it: the ranks' hosts alone would be some microseconds apart.
+// Everything is launched before it runs, so that the events show no launches. The pair ahead makes the ranks begin at
+// the same time on their GPUs: otherwise the hosts would begin some microseconds apart.
 static void time_halves(struct rank *r, cudaEvent_t *event, struct ep_cuda_figures *f) {
   uint32_t count = r->setup->iterations;
   double *dispatch = malloc(count * sizeof *dispatch), *combine = malloc(count * sizeof *combine);
@@ -340,7 +340,7 @@ static void measure(struct rank *r) {
 
 // --- under changes ---
 
-// Sends to the ranks of the view of the next operation.
+// Sets the routing to the ranks of the view of the next operation.
 static void follow_view(struct rank *r) {
   int32_t ranks[BENCH_RANKS];
   uint64_t epoch;
@@ -396,7 +396,7 @@ static void await_join(struct rank *r) {
   r->board->rank[r->index].connect_ns = clock_ns();
 }
 
-// The log is memory of all processes: the first look at a page of it takes as long as half a pair.
+// Touches the log, which is memory of all processes: the first access to a page takes as long as half a pair.
 static void touch_log(struct rank *r) {
   memset(r->board->rank[r->index].log, 0, sizeof r->board->rank[r->index].log);
 }

@@ -1,5 +1,5 @@
-// What a death costs: ranks run operations without end, one of them kills itself with SIGKILL in the middle of its
-// rows, the others go on, and a new process takes its place. Times run from the victim's last reading of the clock.
+// Measures what a death costs. Ranks run operations without end; one of them kills itself with SIGKILL while it writes
+// its rows, the others go on, and a new process takes its place. Times begin at the victim's last reading of the clock.
 // Usage: bench_ep_death [--json] [--kills N] [--ranks N] [--store embedded|etcd] [--tokens N] [--ballast MB]
 #include <errno.h>
 #include <poll.h>
@@ -21,22 +21,22 @@ enum { RING = 1 << 14, SETTLE = 15, MAX_KILLS = 200, ROUNDS = MAX_KILLS + 1 };
 struct entry {
   struct bench_times times;
   uint32_t num_ranks;
-  bool lost, combine_lost; // the dispatch told a loss, the combine did
+  bool lost, combine_lost; // the dispatch reported a loss; the combine did
 };
 
-// What one survivor heard of one death.
+// When one survivor got the two events of one death.
 struct news {
   _Atomic uint64_t heard_ns, agreed_ns; // events
 };
 
 struct board {
-  _Atomic int32_t victim; // -1: nobody is to die
-  _Atomic int round;      // of a death and a return; 0 is the founding
+  _Atomic int32_t victim; // the rank that has to die; -1 if none has to
+  _Atomic int round;      // a round has a death and a return; round 0 is the founding
   _Atomic bool stop;
   uint64_t kill_ns[ROUNDS], kill_op[ROUNDS];
-  uint64_t opened_ns[ROUNDS], active_ns[ROUNDS], back_ns[ROUNDS]; // of the successor
+  uint64_t opened_ns[ROUNDS], active_ns[ROUNDS], back_ns[ROUNDS]; // times of the successor
   struct {
-    _Atomic uint64_t next; // operation; those before it are in the ring
+    _Atomic uint64_t next; // the next operation; those before it are in the ring
     _Atomic uint32_t num_ranks;
     struct news news[ROUNDS];
     struct entry ring[RING];
@@ -58,7 +58,7 @@ struct life {
   const char *url;
   int32_t index;
   uint32_t count;
-  int born_in; // round, 0: a founder
+  int born_in; // the round in which it started; 0 for a founder
 };
 
 static void hear(const struct bench_rank *rank) {
@@ -74,7 +74,7 @@ static void hear(const struct bench_rank *rank) {
 
 struct death {
   struct bench_rank *rank;
-  uint32_t rows; // of the last whole dispatch
+  uint32_t rows; // rows of the last dispatch without a loss
   bool armed;
 };
 
@@ -141,16 +141,16 @@ static int live(void *arg) {
 enum measure {
   CLOSED,   // the kernel has closed the victim's descriptors
   HEARD,    // the slowest survivor's service thread knows
-  BACK,     // the dispatch or combine that told the loss has returned
-  ENDED,    // the end of the operation in which it died
-  NEXT,     // the end of the one after it
-  AGREED,   // the view without it is known to all
-  EFFECT,   // the end of the first operation that ran in it
-  LATER,    // operations between the one in which it died and that one; a number
-  BORN,     // from here on since the successor was forked: its rank is claimed
+  BACK,     // the dispatch or combine that reported the loss has returned
+  ENDED,    // the operation in which it died has ended
+  NEXT,     // the operation after it has ended
+  AGREED,   // all survivors know the view without it
+  EFFECT,   // the first operation in that view has ended
+  LATER,    // the number of operations between the one in which it died and that one
+  BORN,     // the successor's rank is claimed; from here on times begin at its fork
   ACTIVE,   // weft_ep_activate has returned
-  REJOINED, // the end of its first operation
-  DISPATCH, // a plain one, of the same ranks
+  REJOINED, // its first operation has ended
+  DISPATCH, // a dispatch without a loss, of the same ranks
   OPERATION,
   MEASURES,
 };
@@ -181,7 +181,8 @@ static void add(struct samples *samples, enum measure measure, uint64_t value) {
   samples->value[measure][samples->count[measure]++] = value;
 }
 
-// Whether every rank but `without` has run SETTLE operations in views of `num_ranks`; from[] is where each began to.
+// Whether every rank except `without` has run SETTLE operations in views of `num_ranks`. from[] is the first operation
+// of each rank that counts.
 static bool settled(uint32_t count, int32_t without, uint32_t num_ranks, uint64_t *from) {
   bool all = true;
   for (uint32_t i = 0; i < count; i++) {
@@ -267,7 +268,7 @@ static uint64_t await_death(pid_t *pid, int probe) {
   return closed;
 }
 
-// A rank, and the reading end of a pipe whose other end only its process holds.
+// A rank, and the reading end of a pipe whose writing end only that rank's process holds.
 static pid_t start(struct life *life, int *probe) {
   int ends[2];
   if (pipe(ends) != 0)

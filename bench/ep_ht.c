@@ -1,8 +1,9 @@
-// Dispatch and combine of many tokens, between processes: prefill and training. Two on host memory, against bare copies
-// of the same bytes, taken by turns in the same run; on two to eight GPUs (ranks=) against the links alone and, beside
-// a matrix product on the other processors, against that one alone. What the library refuses is printed as that.
+// Measures dispatch and combine of many tokens between processes: prefill and training. On host memory two ranks are
+// compared with bare copies of the same bytes, by turns in the same run. On two to eight GPUs (ranks=) they are
+// compared with the links alone, and a matrix product on the other processors with the same product alone. Points that
+// the library refuses are printed as refused.
 // Usage: bench_ep_ht [--json] [--latency] [--memory host|cuda] [name=number...]; names as in `options` and `sizes`.
-// With hosts=2 the ranks are on two hosts as far as they know, and meet as WEFT_EP_TRANSPORT says.
+// With hosts=2 the ranks behave as if they were on two hosts, and connect by WEFT_EP_TRANSPORT.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static int live(void *arg) {
 
 // --- what is measured ---
 
-// Memory that ranks touch of their buffers, about: rows of x, of the sums, received and answered.
+// About how much memory the ranks touch in their buffers: rows of x, of the sums, received rows and answers.
 static double gigabytes(const struct ht_setup *s, const struct ht_point *p) {
   double row = 2.0 * s->hidden, received = p->layout == WEFT_EP_PACKED ? s->topk : s->ranks;
   return s->ranks * p->tokens * row * (2 + 2 * received) / 1e9;
@@ -67,7 +68,7 @@ struct choice {
   uint32_t kinds;                   // a bit for each kind of point, in the order of the report; 0: all
 };
 
-// Whether this kind, the next one of a size, is wanted.
+// Whether this kind of point, the next one of a size, is wanted.
 static bool is_wanted(const struct choice *choice, uint32_t *kind) {
   return !choice->kinds || choice->kinds >> (*kind)++ & 1;
 }
@@ -112,7 +113,7 @@ static const struct {
     {"kinds", &choice.kinds, 1, UINT32_MAX},
 };
 
-// Those of the board, which is not there yet.
+// Settings for the board, which does not exist yet.
 static uint32_t hidden = 7168, topk = 8, experts = 72, alignment = 1, window, rounds, num_ranks = 2, hosts = 1,
                 zero_copy;
 static const struct {
@@ -181,7 +182,7 @@ static void open_windows(void) {
     board->window[rank] = bench_shared(HT_WINDOW);
 }
 
-// In a process of its own, which alone has a context on a GPU then.
+// Runs in a separate process, so that only that process has a context on a GPU.
 static int has_gpus(void *arg) {
   (void)arg;
   return bench_count_gpus() >= (int)num_ranks ? 0 : 1;
@@ -227,7 +228,7 @@ int main(int argc, char **argv) {
   }
   for (int rank = 0; rank < (int)num_ranks; rank++) {
     int status;
-    waitpid(pids[rank], &status, 0); // bounded: a rank waits for others for so long only
+    waitpid(pids[rank], &status, 0); // this wait ends, since a rank waits for others only for a limited time
     well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!well)
       atomic_store(&board->failed, true);

@@ -1,6 +1,6 @@
-// Bare copies between two processes, in pieces through a window with two slots, both directions at once in one loop:
-// what an operation has to do at least with bytes that travel through a window of a bounded size. Several sizes of
-// pieces are tried, by several kernels in and out, and the fastest is what operations are compared with.
+// Bare copies between two processes, in pieces through a window with two slots, in both directions at once in one loop.
+// This is the least that an operation must do with bytes that pass a window of limited size. Several sizes of pieces
+// are tried, with several kernels for the copies in and out. Operations are compared with the fastest combination.
 #include <sched.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static void take_piece(const struct flow *flow, int rank, uint64_t piece) {
   }
 }
 
-// Writes what there is credit for and takes what has come, until all is done.
+// Writes as far as there is credit, and reads what has arrived, until everything is moved.
 static void pump(const struct flow *flow, int rank) {
   struct ht_flags *own = &flow->board->flags[rank], *other = &flow->board->flags[1 - rank];
   uint64_t written = 0, taken = 0, deadline = clock_deadline_ms(HT_DEADLINE_MS);
@@ -101,7 +101,7 @@ uint64_t ht_copy(struct ht_board *board, int rank, const struct ht_load *load, u
   for (uint32_t p = 0; p < load->num_parts; p++)
     flow.row_bytes += load->part[p].bytes;
   flow.piece_rows = ht_piece_bytes(way) / (uint32_t)flow.row_bytes;
-  ht_meet(board); // nobody looks at the flags of the copy before
+  ht_meet(board); // nobody reads the flags of the copy before this
   atomic_store(&board->flags[rank].written, 0);
   atomic_store(&board->flags[rank].taken, 0);
   ht_meet(board);
@@ -120,7 +120,7 @@ uint32_t ht_find_way(struct ht_board *board, int rank, const struct ht_load *loa
     }
   for (uint32_t way = 1; way < ht_num_ways(); way++)
     best = fastest[way] < fastest[best] ? way : best;
-  ht_meet(board); // both have to take one way: that of rank 0, told by a word that no copy uses now
+  ht_meet(board); // both ranks have to take the way of rank 0, which writes it into a word that no copy uses now
   if (rank == 0)
     atomic_store(&board->flags[0].taken, best);
   ht_meet(board);

@@ -1,6 +1,6 @@
-// A rank of bench_ep_ht on CUDA memory: a process and a GPU of its own. Times are those of events in the stream, and
-// everything of a round is launched before it runs, behind a pair that is not timed and one without tokens: with that
-// the GPUs begin together.
+// A rank of bench_ep_ht on CUDA memory, with its own process and its own GPU. Times come from events in the stream.
+// Everything of a round is launched before it runs. An untimed pair and a pair without tokens run first, so that the
+// GPUs begin together.
 #include <cuda_runtime_api.h>
 
 #include <poll.h>
@@ -19,7 +19,7 @@ enum { WARM_UP = 5, ROUNDS = 30, AHEAD_US = 200, WAIT_MS = 20000, MARKS = 3, PRO
 
 struct gpu {
   struct ht_rank r;
-  cudaStream_t stream, other; // of operations, of the matrix product
+  cudaStream_t stream, other; // for operations, and for the matrix product
   cudaEvent_t mark[MARKS], product_mark[2];
   void *memory[32]; // all that is to be freed
   uint32_t num_memory;
@@ -94,7 +94,7 @@ static void make_buffers(struct gpu *g) {
   bool rank_major = p->layout == WEFT_EP_RANK_MAJOR;
   size_t pairs = (size_t)s->ranks * p->tokens, hidden = s->hidden, rows = pairs;
   uint32_t most = s->topk < s->experts ? s->topk : s->experts;
-  if (!rank_major) // what the worst top-k would need; a rank gets about its share of it
+  if (!rank_major) // room for the worst top-k; a rank gets about its share of it
     rows = pairs * most + (size_t)s->experts * s->alignment;
   g->r.dispatch = (struct weft_ep_dispatch_args){
       .size = sizeof g->r.dispatch, .num_tokens = p->tokens, .processors = p->processors, .stream = g->stream};
@@ -115,7 +115,7 @@ static void make_buffers(struct gpu *g) {
     g->r.recv.expert_end = take(g, s->experts * sizeof(int32_t));
     g->r.recv.slot = take(g, rows * s->topk * sizeof(int32_t));
   }
-  void *y = weft_ep_get_zero_copy_memory(g->r.ep, NULL); // NULL: there is none
+  void *y = weft_ep_get_zero_copy_memory(g->r.ep, NULL); // NULL if there is no such memory
   g->r.combine = (struct weft_ep_combine_args){.size = sizeof g->r.combine,
                                                .y = y ? y : take(g, rows * hidden * sizeof(uint16_t)),
                                                .out = take(g, p->tokens * hidden * sizeof(uint16_t)),
@@ -165,8 +165,8 @@ static int launch_pair(struct gpu *g, uint64_t *op) {
   return launch_with(g, &g->r.dispatch, op);
 }
 
-// A pair leaves the ranks up to 15 us apart, which the next operation would take longer at whoever was first. One
-// without tokens ends at all of them within a microsecond or two.
+// After a pair the ranks end up to 15 us apart, which would make the next operation longer on the rank that was first.
+// A pair without tokens ends on all ranks within a microsecond or two.
 static int launch_meeting(struct gpu *g) {
   uint64_t op;
   struct weft_ep_dispatch_args none = g->r.dispatch;
@@ -231,8 +231,8 @@ static void take_round(struct gpu *g, int round) {
 
 // --- the bounds ---
 
-// The links alone, by rank 0 while the others wait: to one GPU what an operation sends to all of them, since a GPU's
-// links are its own.
+// The links alone: rank 0 copies while the others wait. It sends to one GPU as many bytes as an operation sends to all,
+// since each GPU has its own links.
 static void time_links(struct gpu *g, uint32_t rounds) {
   double us[ROUNDS];
   ht_meet(g->r.board);
@@ -244,7 +244,7 @@ static void time_links(struct gpu *g, uint32_t rounds) {
   ht_meet(g->r.board);
 }
 
-// ms of PRODUCTS matrix products; with `beside`, while operations run one after the other.
+// The time of PRODUCTS matrix products in ms; with `beside`, while operations run one after the other.
 static double time_product(struct gpu *g, struct ht_product *product, bool beside) {
   uint64_t op = 0;
   if (weft_ep_barrier(g->r.ep) != 0)
@@ -261,8 +261,8 @@ static double time_product(struct gpu *g, struct ht_product *product, bool besid
   return (double)elapsed_ns(g, g->product_mark[0], g->product_mark[1]) / 1e6;
 }
 
-// On the processors that kernels of operations leave: time alone against beside these, medians of some turns each. Not
-// between hosts, where operations wait for the relay most of their time.
+// Times the product on the processors that the kernels of operations leave free, alone and beside operations: medians
+// of several turns. It is not done between hosts, where operations mostly wait for the relay.
 static void measure_product(struct gpu *g) {
   enum { TURNS = 7 };
   struct ht_product *product = NULL;
@@ -303,7 +303,7 @@ void ht_measure_cuda(struct ht_board *board, weft_store_t *store, int rank, uint
   }
   if (weft_ep_get_peer_stats(g.r.ep, rank ? 0 : 1, &stats) == 0)
     g.r.found->window_bytes = stats.window_bytes;
-  ht_meet(board); // nobody leaves while another operates
+  ht_meet(board); // no rank leaves while another one operates
   drain(&g, g.stream);
   weft_ep_route_free(g.r.route);
   weft_ep_close(g.r.ep);

@@ -1,4 +1,4 @@
-// A rank of bench_ep_ht on host memory: a process pinned to a processor of its own.
+// A rank of bench_ep_ht on host memory, with its own process, pinned to its own processor.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void *take(const struct host *h, size_t size) {
   void *at = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
     ht_fail(h->r.board, h->r.rank, "no memory for buffers");
-  madvise(at, size, MADV_HUGEPAGE); // rows in small pages cost a miss of the TLB each
+  madvise(at, size, MADV_HUGEPAGE); // with small pages each row would cost a miss of the TLB
   return at;
 }
 
@@ -143,7 +143,7 @@ static void set_arguments(struct host *h) {
 
 // --- operations ---
 
-// 0, or the point is refused: at the first operation, on both ranks alike.
+// 0, or an error if the point is refused, which happens at the first operation, on both ranks alike.
 static int operate(struct host *h, uint64_t ns[2]) {
   uint64_t op;
   h->r.info = (struct weft_ep_info)WEFT_EP_INFO_INIT;
@@ -163,7 +163,7 @@ static int operate(struct host *h, uint64_t ns[2]) {
   return err;
 }
 
-// Experts that give back what they got: y has to be written once, so that its pages are there.
+// The experts return what they received: y is written once, so that its pages exist.
 static void fill_y(struct host *h) {
   size_t rows = h->r.point->layout == WEFT_EP_PACKED ? h->r.info.rows_needed : h->r.info.num_rows;
   memset(h->b.y, 0, rows * h->r.setup->hidden * sizeof *h->b.y);
@@ -207,7 +207,7 @@ static struct ht_load combine_load(const struct host *h, uint32_t rows_in) {
   return load;
 }
 
-// This rank's own rows, and the further places of each received row: what stands beside the window.
+// Copies this rank's own rows, and each received row to its further places: these copies do not pass the window.
 static uint64_t copy_own_by(const struct host *h, const struct ht_load *load, uint32_t places,
                             void (*copy)(void *to, const void *from, size_t size)) {
   uint64_t begin = clock_ns();
@@ -229,7 +229,7 @@ static uint64_t copy_own(const struct host *h, const struct ht_load *load, uint3
   return past < through ? past : through;
 }
 
-// Rows that the other rank has for this one: both ranks draw alike, and each knows its own only.
+// How many rows the other rank has for this one. Both ranks draw in the same way, but each knows only its own number.
 static uint32_t exchange(struct host *h, uint32_t own) {
   struct ht_flags *flags = h->r.board->flags;
   ht_meet(h->r.board);
@@ -266,7 +266,7 @@ static void take_rounds(struct host *h, uint32_t rounds) {
   found->wire_bytes[1] = h->r.result.wire_bytes;
 }
 
-// Few of what takes long.
+// Large points get fewer rounds.
 static uint32_t rounds_of(const struct ht_setup *s, const struct ht_point *p) {
   uint32_t rounds = s->rounds ? s->rounds : 64 * 1024 / p->tokens;
   return rounds < 6 ? 6 : rounds > 60 && !s->rounds ? 60 : rounds;
@@ -275,9 +275,9 @@ static uint32_t rounds_of(const struct ht_setup *s, const struct ht_point *p) {
 void ht_measure_host(struct ht_board *board, weft_store_t *store, int rank, uint32_t point) {
   struct host h = {.r = ht_rank_at(board, rank, point)};
   struct weft_ep_peer_stats stats = WEFT_EP_PEER_STATS_INIT;
-  if (board->found[0][point].refused[0]) // it does not fit
+  if (board->found[0][point].refused[0]) // the point needs too much memory
     return;
-  ht_meet(board); // what the other finds from here on is its own
+  ht_meet(board); // what the other rank writes from here on is its own
   h.b.rows = room_of(h.r.setup, h.r.point);
   h.r.ep = ht_open(board, store, rank, point, -1);
   if (!h.r.ep)
@@ -293,7 +293,7 @@ void ht_measure_host(struct ht_board *board, weft_store_t *store, int rank, uint
     take_rounds(&h, rounds_of(h.r.setup, h.r.point));
   if (weft_ep_get_peer_stats(h.r.ep, 1 - rank, &stats) == 0)
     h.r.found->window_bytes = stats.window_bytes;
-  ht_meet(board); // nobody leaves while the other operates
+  ht_meet(board); // neither rank leaves while the other operates
   weft_ep_route_free(h.r.route);
   weft_ep_close(h.r.ep);
   each_buffer(&h, close_one);

@@ -1,5 +1,5 @@
-// Copies between two GPUs by the copy engines, and a matrix product that keeps the processors busy that kernels of
-// operations leave: the bounds of bench_ep_ht on CUDA memory.
+// The bounds of bench_ep_ht on CUDA memory: copies between two GPUs by the copy engines, and a matrix product that
+// keeps the processors busy that the kernels of operations leave free.
 #include "ep_ht_kernels.h"
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@
 // --- links ---
 
 int ht_cuda_links(size_t bytes, uint32_t rounds, double *us) {
-  void *memory[2][2]; // [gpu][what leaves, what comes]
+  void *memory[2][2]; // [gpu][sent, received]
   cudaStream_t stream[2];
   cudaEvent_t begin[2], end[2], go;
   for (int gpu = 0; gpu < 2; gpu++) {
@@ -29,7 +29,7 @@ int ht_cuda_links(size_t bytes, uint32_t rounds, double *us) {
     TRY(cudaEventCreate(&begin[gpu]));
     TRY(cudaEventCreate(&end[gpu]));
   }
-  TRY(cudaSetDevice(0)); // whose stream records it
+  TRY(cudaSetDevice(0)); // the device of the stream that records the event
   TRY(cudaEventCreateWithFlags(&go, cudaEventDisableTiming));
   for (uint32_t round = 0; round < rounds + 1; round++) { // the first one warms up
     TRY(cudaSetDevice(0));
@@ -45,7 +45,7 @@ int ht_cuda_links(size_t bytes, uint32_t rounds, double *us) {
     float slower = 0;
     for (int gpu = 0; gpu < 2; gpu++) {
       float ms = 0;
-      TRY(cudaEventSynchronize(end[gpu])); // bounded: copies wait for nobody
+      TRY(cudaEventSynchronize(end[gpu])); // this wait ends, since copies wait for no other GPU
       TRY(cudaEventElapsedTime(&ms, begin[gpu], end[gpu]));
       slower = std::max(slower, ms);
     }
@@ -75,7 +75,7 @@ namespace wmma = nvcuda::wmma;
 enum {
   SIZE = 4096, // rows and columns of all three matrices
   TILE = 128,
-  DEEP = 64, // of the inner dimension at once
+  DEEP = 64, // of the inner dimension, in one step
   WARPS = 16,
   THREADS = WARPS * 32,
   SKEW = 8, // against bank conflicts
@@ -83,7 +83,7 @@ enum {
 };
 const size_t STAGE_VALUES = 2 * (size_t)TILE * (DEEP + SKEW);
 const size_t SHARED_USED = STAGES * STAGE_VALUES * sizeof(__nv_bfloat16);
-const size_t SHARED_ALL = 200 << 10; // so that no other block that needs shared memory comes to the same processor
+const size_t SHARED_ALL = 200 << 10; // so that no other block that needs shared memory runs on the same processor
 
 __device__ void fetch(__nv_bfloat16 *to, const __nv_bfloat16 *from, uint32_t row, uint32_t column) {
   for (uint32_t i = threadIdx.x; i < TILE * DEEP / 8; i += THREADS) {

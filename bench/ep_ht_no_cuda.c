@@ -1,4 +1,4 @@
-// bench_ep_ht in a build without CUDA.
+// Replaces the GPU part of bench_ep_ht in a build without CUDA.
 #include <stdio.h>
 
 #include "base/fail.h"

@@ -1,4 +1,4 @@
-// What ranks of bench_ep_ht do alike on host memory and on CUDA memory.
+// What ranks of bench_ep_ht have in common on host memory and on CUDA memory.
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "support/pair.h"
 
 _Noreturn void ht_fail(struct ht_board *at, int rank, const char *what) {
-  if (!atomic_exchange(&at->failed, true)) // other ranks fail of this one
+  if (!atomic_exchange(&at->failed, true)) // only the first rank that fails prints; the others fail because of it
     fprintf(stderr, "bench_ep_ht: rank %d: %s: %s\n", rank, what, weft_last_error());
   _exit(1);
 }
@@ -19,13 +19,13 @@ void ht_meet(struct ht_board *at) {
   uint64_t deadline = clock_deadline_ms(HT_DEADLINE_MS);
   for (uint32_t i = 0; atomic_load(&at->arrived) < (place + 1) * at->setup.ranks; i++) {
     if (i > HT_SPINS)
-      sched_yield(); // somebody else may need this processor, even another rank
+      sched_yield(); // another process, even another rank, may need this processor
     if (atomic_load(&at->failed) || clock_passed(deadline))
       ht_fail(at, -1, "another rank did not come");
   }
 }
 
-// Rows by rank alone are read where they lie.
+// Only rows by rank are read in place.
 uint64_t ht_zero_copy_bytes(const struct ht_setup *setup, const struct ht_point *point) {
   bool lies = setup->cuda && setup->zero_copy && point->layout == WEFT_EP_RANK_MAJOR;
   return lies ? (uint64_t)setup->ranks * point->tokens * setup->hidden * sizeof(uint16_t) : 0;
@@ -49,7 +49,7 @@ weft_ep_t *ht_open(struct ht_board *at, weft_store_t *store, int rank, uint32_t 
   options.zero_copy_bytes = ht_zero_copy_bytes(s, point);
   if (s->hosts > 1)
     options.host_id = rank % 2 ? "odd" : "even";
-  options.op_timeout_ms = 20000; // a processor that other work takes away is no loss
+  options.op_timeout_ms = 20000; // a rank whose processor is taken by other work is not lost
   weft_ep_t *ep = NULL;
   int err = weft_ep_open(&ep, &options, HT_DEADLINE_MS);
   if (err == WEFT_ERR_UNSUPPORTED) {

@@ -9,7 +9,7 @@ struct spread {
   double p10, p50, p90; // us
 };
 
-// Of the slowest rank in each round.
+// The times of the slowest rank in each round.
 static struct spread spread_of(const struct ht_board *board, uint32_t point, enum ht_measure measure) {
   double slowest[HT_MAX_ROUNDS];
   uint32_t count = board->found[0][point].rounds;
@@ -40,7 +40,7 @@ static const char *way_of(const struct ht_point *p) {
   return names[p->way];
 }
 
-// The same point whose dispatch is fresh. NULL: there is none before it.
+// The same point with a fresh dispatch. NULL if there is none before this point.
 static const struct ht_point *fresh_of(const struct ht_board *board, uint32_t number, uint32_t *found) {
   const struct ht_point *other = &board->setup.points[number];
   for (uint32_t i = 0; i < number; i++) {
@@ -97,7 +97,7 @@ static void report_refused(const struct ht_board *board, uint32_t number, const 
   char why[HT_WHY];
   snprintf(why, sizeof why, "%s", sentence);
   for (char *quote = strpbrk(why, "\"\\"); quote; quote = strpbrk(quote, "\"\\"))
-    *quote = '\''; // as JSON has none of these in a string
+    *quote = '\''; // a string of JSON must not have these without an escape
   if (board->setup.json)
     printf("{\"memory\": \"%s\", \"tokens\": %u, \"dtype\": \"%s\", \"layout\": \"%s\", \"route\": \"%s\", "
            "\"processors\": %u, \"refused\": \"%s\"}\n",

@@ -1,6 +1,7 @@
-// Whether a join holds up those who run: four ranks operate without end while four other processes start, in turn
-// (a) to found a group of their own, which costs the processors the same, and (b) to join. What (b) has beyond (a), and
-// what the ranks themselves did in an operation beside waiting for peers and for a processor, is the join's.
+// Measures whether a join delays the running ranks. Four ranks operate without end while four other processes start:
+// (a) to found their own group, which costs the processors the same, or (b) to join. Both take turns. The cost of the
+// join is what (b) takes more than (a), and what the running ranks do in an operation besides waiting for peers and for
+// a processor.
 // Usage: bench_ep_join [--json] [--rounds N] [--tokens N] [--store embedded|etcd]
 #include <fcntl.h>
 #include <poll.h>
@@ -18,26 +19,26 @@
 
 enum { OLD = 4, NEW = 4, ALL = OLD + NEW, RING = 1 << 15, SETTLE = 40, MAX_ROUNDS = 100, MAX_OPS = 1 << 20 };
 
-// One operation of one rank. In ns, but for the last two.
+// One operation of one rank. Times in ns, then two counts.
 struct entry {
   struct bench_times times;
-  uint64_t cpu, delay; // of the owner's thread: on a processor; ready and waiting for one
-  uint64_t waited;     // for peers
-  uint64_t helpers;    // processor time of the process's other threads
+  uint64_t cpu, delay; // the owner's thread: on a processor; ready, but waiting for one
+  uint64_t waited;     // waiting for peers
+  uint64_t helpers;    // processor time of the other threads of the process
   uint32_t faults, num_ranks;
 };
 
 struct board {
-  _Atomic uint64_t round; // of the others: what they are told is of this round
+  _Atomic uint64_t round; // the round of the other processes; flags below are for this round
   _Atomic bool end_round, stop;
   struct {
-    _Atomic uint64_t next; // operation
+    _Atomic uint64_t next; // the next operation
     _Atomic uint32_t num_ranks;
     struct entry ring[RING];
   } rank[OLD];
   struct newcomer {
     _Atomic uint64_t forked_ns, opened_ns, active_ns, operations;
-    struct entry first; // operation
+    struct entry first; // the first operation
   } other[MAX_ROUNDS][2][NEW];
 };
 
@@ -191,8 +192,8 @@ enum measure { GAP, DELAY, REST, CPU, BLOCKED, MEASURES };
 struct samples {
   uint64_t value[KINDS][MEASURES][MAX_OPS / 64];
   size_t count[KINDS];
-  uint64_t faults[KINDS], helpers[KINDS]; // in all
-  uint64_t times[2][3][MAX_ROUNDS * NEW]; // of the others since their fork: opened, active, first operation
+  uint64_t faults[KINDS], helpers[KINDS]; // sums over all operations
+  uint64_t times[2][3][MAX_ROUNDS * NEW]; // of the others since their fork: opened, active, end of the first operation
 };
 
 static bool has_run(uint32_t num_ranks, uint64_t from) {
@@ -216,7 +217,7 @@ static uint64_t oldest(void) {
   return next;
 }
 
-// Waits until the view of the running ranks is this large, and for SETTLE operations of theirs in it.
+// Waits until the running ranks have a view of this size, and have run SETTLE operations in it.
 static void await_old(uint32_t num_ranks) {
   uint64_t deadline = clock_deadline_ms(BENCH_DEADLINE_MS), from = 0;
   for (; !has_run(num_ranks, from) || from == 0; poll(NULL, 0, 2)) {
@@ -332,7 +333,7 @@ static void run(struct samples *samples) {
   }
   await_old(OLD);
   for (uint32_t round = 0; round < setup.rounds; round++) {
-    run_half(samples, store.url, round, round % 2 == 0); // in turn the one and the other first
+    run_half(samples, store.url, round, round % 2 == 0); // the two halves change their order from round to round
     run_half(samples, store.url, round, round % 2 != 0);
   }
   board->stop = true;

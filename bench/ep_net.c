@@ -1,6 +1,7 @@
-// EP between two hosts against the bare transport: two rank processes in network namespaces of their own, joined by a
-// veth pair. In turn, in each round: puts of 1 MiB as fast as they go from one to the other, and dispatches of one rank
-// to the other; then whole operations both ways. Root only. Usage: bench_ep_net [TRANSPORT [ROUNDS]]
+// Compares EP between two hosts with the bare transport. Two rank processes are in their own network namespaces, joined
+// by a veth pair. Each round makes by turns puts of 1 MiB from one to the other, as fast as possible, and dispatches of
+// one rank to the other; then whole operations both ways. Root only.
+// Usage: bench_ep_net [TRANSPORT [ROUNDS]]
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -18,8 +19,8 @@
 enum {
   HOSTS = 2,
   PIECE = 1 << 20,
-  PIECES = 4, // under way: as much as two operations have
-  PUTS = 96,  // of a round: short ones, so that both halves of it meet the same machine
+  PIECES = 4, // puts under way: as many bytes as two operations have
+  PUTS = 96,  // puts of a round; few, so that both halves of a round see the same state of the machine
   OPERATIONS = 50,
   TOKENS = 128,
   HIDDEN = 7168,
@@ -27,7 +28,7 @@ enum {
   MOST_ROUNDS = 64,
 };
 
-// What the processes share.
+// Memory that the processes share.
 static struct board {
   _Atomic uint32_t arrived;
   pid_t pids[HOSTS];
@@ -36,7 +37,7 @@ static struct board {
   size_t address_size[HOSTS], key_size;
   _Atomic bool done;
   double put[MOST_ROUNDS], dispatch[MOST_ROUNDS]; // GB/s
-  uint64_t both_ns[MOST_ROUNDS];                  // of an operation with answers
+  uint64_t both_ns[MOST_ROUNDS];                  // the time of an operation with answers
 } * board;
 
 static const char *name = "ucx";
@@ -103,7 +104,8 @@ static void reach(struct bare *bare) {
   }
 }
 
-// Moves on; without news it sleeps, as EP's thread does: on few processors spinning takes the network's time.
+// Drives the transport. Without news it sleeps, as the thread of EP does: on few processors spinning would take time
+// from the network.
 static void progress(struct bare *bare) {
   const struct transport *transport = bare->transport;
   if (transport->progress(bare->worker) > 0)
@@ -165,7 +167,7 @@ struct ep {
   int32_t counts[2];
 };
 
-// Memory of its own: what has never been written is one page of zeros, in the nearest cache.
+// Allocates memory and writes it: pages that were never written are all one page of zeros, in the nearest cache.
 static uint16_t *written(size_t values) {
   uint16_t *memory = aligned_alloc(4096, values * sizeof *memory);
   memset(memory, 1, values * sizeof *memory);
@@ -204,7 +206,7 @@ static void open_ep(struct ep *ep, int host) {
   ep->y = written(HOSTS * TOKENS * HIDDEN);
   ep->topk = malloc(TOKENS * TOPK * sizeof *ep->topk);
   ep->weights = calloc(TOKENS * TOPK, sizeof *ep->weights);
-  for (int i = 0; i < TOKENS * TOPK; i++) // all to the other rank's first expert
+  for (int i = 0; i < TOKENS * TOPK; i++) // all to the first expert of the other rank
     ep->topk[i] = i % TOPK == 0 ? 2 * (1 - host) : -1;
 }
 
@@ -230,7 +232,7 @@ static void ep_round(struct ep *ep, int host, uint32_t round) {
   uint64_t begin = clock_ns();
   for (int i = 0; i < OPERATIONS; i++)
     operate(ep, host == 0 ? TOKENS : 0, false);
-  check(weft_ep_barrier(ep->ep), "a barrier"); // the last has been taken
+  check(weft_ep_barrier(ep->ep), "a barrier"); // then the other host has received the last dispatch
   uint64_t ns = clock_ns() - begin;
   if (host == 0 && round < MOST_ROUNDS)
     board->dispatch[round] = (double)OPERATIONS * TOKENS * HIDDEN * 2 / (double)ns;
@@ -245,7 +247,7 @@ static void ep_round(struct ep *ep, int host, uint32_t round) {
 
 // --- hosts ---
 
-// The kernel takes a moment until it calls the link up.
+// Waits for the link: the kernel takes a moment until it reports it as up.
 static void await_link(void) {
   uint64_t deadline = clock_deadline_ms(BENCH_DEADLINE_MS);
   char state[16] = "";
@@ -258,7 +260,7 @@ static void await_link(void) {
   }
 }
 
-// A host has its half of the processors: else the kernel wakes who receives on the processor that sends.
+// Each host gets half of the processors: otherwise the kernel wakes the receiver on the sender's processor.
 static void take_processors(int host) {
   cpu_set_t all, mine;
   CPU_ZERO(&mine);
@@ -271,7 +273,7 @@ static void take_processors(int host) {
   sched_setaffinity(0, sizeof mine, &mine);
 }
 
-// A network of its own, and what /sys says of it.
+// Makes a network namespace, and mounts a /sys that shows it.
 static void enter_host(int host) {
   take_processors(host);
   if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -327,7 +329,7 @@ int main(int argc, char **argv) {
     rounds = (uint32_t)strtoul(argv[2], NULL, 10);
   if (rounds == 0 || rounds > MOST_ROUNDS)
     rounds = MOST_ROUNDS;
-  setenv("UCX_TLS", "tcp", 0); // UCX sees that the two are one host, and would take its memory
+  setenv("UCX_TLS", "tcp", 0); // UCX sees that the two hosts are one, and would use shared memory
   board = bench_shared(sizeof *board);
   pid_t pids[HOSTS];
   bool well = true;

@@ -1,6 +1,6 @@
-// How close dispatch and combine come to bare copies: two ranks in two processes, pinned to two processors, against the
-// same two processes when they do nothing but copy the same bytes from the same buffers through the same windows into
-// the same buffers. All are measured in turn in each round; the ratio is what counts. Usage: bench_ep_pair [--json]
+// Compares dispatch and combine with bare copies. Two ranks, in two processes pinned to two processors, operate; by
+// turns in each round the same two processes only copy the same bytes from the same buffers through the same windows
+// into the same buffers. The result is the ratio of the times. Usage: bench_ep_pair [--json]
 #include "ep_pair.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void fail_bench(const char *what) {
   _exit(1);
 }
 
-// Both processes come out of it at about the same moment.
+// A barrier: both processes leave it at about the same moment.
 static void meet(void) {
   uint32_t place = atomic_fetch_add(&board->arrived, 1) / RANKS;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
@@ -69,7 +69,7 @@ struct buffers {
   int32_t counts[EXPERTS], local_expert[RANKS * TOKENS * TOPK];
 };
 
-// One half's bytes: row headers and rows, at their places in a slot.
+// The bytes of one half: row headers and rows, at their places in a slot.
 struct load {
   size_t head_bytes, row_bytes, stride, heads_at, rows_at;
   uint32_t rows;
@@ -108,7 +108,7 @@ static void copy_libc(void *to, const void *from, size_t size) {
   memcpy(to, from, size);
 }
 
-// What has just been made lies in the maker's cache, as far as that goes.
+// Touches the memory: what was just made is in the cache of its maker, as far as it fits.
 static void make(void *memory, size_t size) {
   for (volatile uint8_t *at = memory, *end = at + size; at < end; at += 64)
     *at = *at;
@@ -121,7 +121,7 @@ struct run {
   uint64_t sequence, balls;
 };
 
-// How long a word takes from one processor to the other.
+// The time that a word takes from one processor to the other.
 static double ping(struct run *run) {
   meet();
   uint64_t begin = clock_ns();
@@ -133,8 +133,8 @@ static double ping(struct run *run) {
   return (double)(clock_ns() - begin) / (2 * PINGS);
 }
 
-// Copies a half's bytes into the other's window and out of one's own; a flag tells when it is full. `slot` is the
-// number of an operation that used it.
+// Copies the bytes of a half into the window of the other rank, and out of this rank's window; a flag says that a
+// window is full. `slot` is the number of an operation that used the slot.
 static void bare_copy(struct run *run, const struct load *load, enum way way, uint64_t slot, int round,
                       enum half half) {
   weft_ep_t *ep = run->ep;
@@ -154,7 +154,7 @@ static void bare_copy(struct run *run, const struct load *load, enum way way, ui
   while (atomic_load_explicit(&board->flag[ep->rank][0], memory_order_acquire) < number)
     ;
   uint64_t written = clock_ns();
-  copy = way == STREAM ? ep->kernels->copy : copy; // the way out is into one's own memory
+  copy = way == STREAM ? ep->kernels->copy : copy; // the copy out of the window goes to this rank's own memory
   copy(run->b->heads, in + load->heads_at, load->head_bytes);
   copy_rows(load, copy, load->to, in + load->rows_at);
   uint64_t copied = clock_ns();
@@ -214,9 +214,9 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
   if (placed && weft_ep_combine_rows(run->ep, op, b->answers_at) != 0)
     fail_bench("combine_rows");
   make(b->y, (recv.layout == WEFT_EP_PER_EXPERT ? EXPERTS : 1) * sizeof(uint16_t) * HIDDEN * RANKS * TOKENS);
-  for (uint32_t row = 0; placed && row < info.num_rows; row++) // what an expert would do
+  for (uint32_t row = 0; placed && row < info.num_rows; row++) // as an expert would write them
     run->ep->kernels->stream(b->answers_at[row], b->y + (size_t)row * HIDDEN, sizeof(uint16_t) * HIDDEN);
-  for (uint32_t row = 0; shapes[run->shape].in_place && row < info.num_rows; row++) // likewise: it reads them
+  for (uint32_t row = 0; shapes[run->shape].in_place && row < info.num_rows; row++) // as an expert would read them
     if (recv.layout == WEFT_EP_RANK_MAJOR)
       run->ep->kernels->copy(b->received + (size_t)row * HIDDEN, b->rows_at[row], run->ep->layout.value_bytes);
   meet();
@@ -232,8 +232,8 @@ static void operate(struct run *run, int round, uint64_t wire_bytes[HALVES]) {
     board->ns[run->shape][half][OPERATION][run->rank][round] = ns[half];
 }
 
-// Two operations, then a copy through each of the two slots: so each finds the windows as long after their last use as
-// the other does. The ways take turns.
+// Runs two operations, then a copy through each of the two slots. So both find the windows equally long after their
+// last use. The ways of copying take turns.
 static void run_rounds(struct run *run, int first) {
   uint64_t wire_bytes[HALVES];
   for (int i = 0; i < EP_DEPTH; i++) {
@@ -263,7 +263,7 @@ static int run_rank(int rank, const char *url) {
   struct buffers *b = aligned_alloc(HUGE_PAGE, (sizeof *b + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   if (!b || weft_store_open(&store, &options) != 0)
     fail_bench("cannot open the store");
-  madvise(b, sizeof *b, MADV_HUGEPAGE); // rows in small pages cost a miss of the TLB each
+  madvise(b, sizeof *b, MADV_HUGEPAGE); // with small pages each row would cost a miss of the TLB
   memset(b, 0, sizeof *b);
   static const int32_t active[RANKS] = {0, 1};
   const struct pattern pattern = {
@@ -275,7 +275,7 @@ static int run_rank(int rank, const char *url) {
     run.ep = open_rank(store, rank, run.shape);
     for (int round = -WARM_UP; round < ROUNDS; round += EP_DEPTH)
       run_rounds(&run, round);
-    meet(); // nobody leaves while the other operates
+    meet(); // neither rank leaves while the other operates
     weft_ep_close(run.ep);
   }
   weft_store_close(store);
@@ -295,7 +295,7 @@ int main(int argc, char **argv) {
     return 3;
   }
   pid_t pids[RANKS];
-  // The ranks are forked before the server starts its threads; they learn its URL through a pipe.
+  // The ranks are forked before the server starts its threads; they get its URL through a pipe.
   int pipes[RANKS][2];
   for (int rank = 0; rank < RANKS; rank++) {
     if (pipe(pipes[rank]) != 0 || (pids[rank] = fork()) < 0) {

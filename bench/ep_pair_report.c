@@ -4,11 +4,11 @@
 #include "ep_pair.h"
 #include "support/values.h"
 
-// The two processors may share a cache or not, and a virtual machine's may be moved from one to the other in mid-run:
-// each round belongs to one of the two.
+// Two processors may share a cache or not, and the hypervisor may move a virtual machine from one kind of pair to the
+// other during a run. Each round is counted for one of the two.
 enum place { NEAR, FAR, PLACES };
 static const double far_ns = 90;
-enum { FEWEST = 20 }; // rounds that make a median
+enum { FEWEST = 20 }; // rounds that a median needs
 
 static const char *const place_names[] = {"near", "far"};
 
@@ -28,20 +28,20 @@ static bool is_at(const struct board *board, int shape, int round, enum place pl
   return (board->ping_ns[shape][round] < far_ns) == (place == NEAR);
 }
 
-// Of the slower of the two ranks in each round, in us.
+// The times of the slower rank in each round, in us.
 static struct spread times_of(const struct board *board, int shape, enum half half, enum measure measure,
                               enum place place) {
   double slower[ROUNDS];
   int count = 0;
   for (int i = 0; i < ROUNDS; i++) {
     uint64_t a = board->ns[shape][half][measure][0][i], b = board->ns[shape][half][measure][1][i];
-    if (is_at(board, shape, i, place) && a + b > 0) // not measured in this round: 0
+    if (is_at(board, shape, i, place) && a + b > 0) // 0: not measured in this round
       slower[count++] = (double)(a > b ? a : b) / 1e3;
   }
   return spread_of(slower, count);
 }
 
-// By the way that is the fastest here.
+// The fastest way of copying here.
 static struct spread fastest(const struct board *board, int shape, enum half half, enum measure first,
                              enum place place) {
   struct spread best = {0};

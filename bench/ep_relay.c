@@ -1,9 +1,9 @@
-// What rows between GPUs of two hosts cost the host side, without a GPU: a rank of a group for throughput, and one or
-// two that are told to be on another host, all in this process, on the plug-in of the tests. A thread does in the
-// windows what kernels do (ep_relay_stream.c). In turn, rows go in batches and from window to window by the transport,
-// to one rank; and to each of two ranks, and once for both (docs/design/ep-gpu.md).
+// Measures what rows between GPUs of two hosts cost on the host, without a GPU. A rank of a group for throughput, and
+// one or two ranks that behave as if they were on another host, run in this process, on the plug-in of the tests. A
+// thread does in the windows what kernels do (ep_relay_stream.c). By turns rows go in batches, and from window to
+// window by the transport, to one rank; then to each of two ranks, and once for both (docs/design/ep-gpu.md).
 // Usage: bench_ep_relay [transport=shm] [rounds=5] [ms=1000] [window=64] [hidden=7168]
-// `window` is in MiB, and `ms` how long one measurement takes. Other networks: transport=ofi, or UCX_TLS=tcp and
+// `window` is in MiB, and `ms` is the time of one measurement. Other networks: transport=ofi, or UCX_TLS=tcp and
 // transport=ucx.
 #include <pthread.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void open_ranks(const struct settings *settings, const struct way *way, w
   uint32_t count = 1 + way->readers;
   pthread_t threads[RANKS];
   char transport[128];
-  // In batches: a limit above their memory, and below that of rings.
+  // For batches: a limit of registered bytes above the memory of batches, and below that of rings.
   snprintf(transport, sizeof transport, "fault:1:%s:%s", way->moves ? "none" : "reg@2097153", settings->transport);
   setenv("WEFT_EP_ONCE", way->shares ? "yes" : "no", 1);
   for (uint32_t i = 0; i < count; i++) {
@@ -94,7 +94,7 @@ static struct ep_link *link_of(weft_ep_t *ep, int32_t rank) {
   return link;
 }
 
-// Until the sender knows that the others share, if they do.
+// Waits until the sender knows that the others share, if they do.
 static void await_groups(weft_ep_t *ep, uint32_t count) {
   struct ep_net *net = atomic_load(&ep->net);
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
@@ -133,7 +133,7 @@ static uint64_t run(struct relay_stream *stream, uint32_t ms, uint64_t *ns) {
   return rows;
 }
 
-// GB/s of values that came, to all readers together; `*named`: which part of the rows did not cross.
+// GB/s of values that arrived at all readers together. `*named`: the part of the rows that did not cross.
 static double measure(const struct settings *settings, const struct way *way, double *named) {
   static struct relay_stream stream;
   weft_ep_t *eps[RANKS];
@@ -152,7 +152,7 @@ static double measure(const struct settings *settings, const struct way *way, do
     memset(stream.to[i].out + stream.offset + stream.flow.rows.at, 7, stream.flow.bytes - stream.flow.rows.at);
   }
   uint64_t ns;
-  run(&stream, settings->ms / 5, &ns); // pages are there, and connections
+  run(&stream, settings->ms / 5, &ns); // warms up pages and connections
   uint64_t before = named_bytes(eps[0]), rows = run(&stream, settings->ms, &ns);
   double row_bytes = 2.0 * settings->hidden;
   *named = (double)(named_bytes(eps[0]) - before) / row_bytes / (double)rows;
@@ -163,10 +163,10 @@ static double measure(const struct settings *settings, const struct way *way, do
   return (double)rows * row_bytes / (double)ns;
 }
 
-// Of two ways of the same readers.
+// Compares two ways with the same readers.
 static void compare(double (*rates)[MOST_ROUNDS], uint32_t rounds, int first) {
   double one = bench_median(rates[first], rounds), other = bench_median(rates[first + 1], rounds);
-  double best_one = rates[first][rounds - 1], best_other = rates[first + 1][rounds - 1]; // sorted by now
+  double best_one = rates[first][rounds - 1], best_other = rates[first + 1][rounds - 1]; // they are sorted now
   printf("%s: %.2f, best %.2f; %s: %.2f, best %.2f: %.2f and %.2f times\n", ways[first].name, one, best_one,
          ways[first + 1].name, other, best_other, other / one, best_other / best_one);
 }

@@ -1,4 +1,4 @@
-// Tails, credits and headers of operations that fill all channels, one behind the other.
+// Writes tails, credits and headers of operations that fill all channels, one operation after the other.
 #include "ep_relay_stream.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static uint64_t position_of(const struct relay_stream *stream, uint64_t rows) {
   return rows / each * stream->flow.list + rows % each;
 }
 
-// The header of an operation, which tells the relay how much of a place is used.
+// Writes the header of an operation, from which the relay knows how much of a place is used.
 static void send_header(const struct relay_stream *stream, char *out, uint64_t op) {
   uint32_t values[CUDA_FIELDS] = {0}, each = CUDA_UNIT_COUNTS / 2, experts = stream->flow.experts;
   values[CUDA_FIELD_FORM] = cuda_flow_form(CUDA_BF16, stream->flow.topk, 2 * stream->flow.hidden);
@@ -38,7 +38,7 @@ static void name_token(const struct relay_stream *stream, char *out, uint32_t ch
   memcpy(out + stream->offset + ring->at + place * ring->place + 2 * stream->flow.hidden + 4, &token, sizeof token);
 }
 
-// As many rows as are told of at once, where all have given credit for them.
+// Sends one batch of rows, if all readers have given credit for it.
 static void send_some(struct relay_stream *stream, uint32_t channel) {
   const struct cuda_ring *ring = &stream->flow.rows;
   uint64_t each = stream->flow.list - 1, sent = stream->sent[channel], left = each - sent % each;
@@ -46,7 +46,8 @@ static void send_some(struct relay_stream *stream, uint32_t channel) {
   uint64_t last = position_of(stream, sent + some - 1), op = last / stream->flow.list, base = op * stream->flow.list;
   for (uint32_t i = 0; i < stream->readers; i++) {
     uint64_t credit = cuda_load_word(&word_of(stream, stream->to[i].back_in, channel)->credit);
-    if (credit < base || last >= credit + ring->places) // of the operation before not all has been read, or of this one
+    // The readers have not read all of the operation before, or too little of this one.
+    if (credit < base || last >= credit + ring->places)
       return;
   }
   stream->sent[channel] += some;
@@ -59,7 +60,7 @@ static void send_some(struct relay_stream *stream, uint32_t channel) {
   }
 }
 
-// The credit behind the last row of an operation is that of the whole.
+// After the last row of an operation the credit is that of the whole operation.
 static uint64_t receive_some(struct relay_stream *stream, uint32_t reader, uint32_t channel) {
   uint64_t each = stream->flow.list - 1, *read = &stream->to[reader].read[channel];
   uint64_t tail = cuda_load_word(&word_of(stream, stream->to[reader].in, channel)->tail);
@@ -80,7 +81,7 @@ void relay_stream_init(struct relay_stream *stream, const struct device_ep_optio
   cuda_area_of(options, &stream->control, &forms);
 }
 
-// Channels go on side by side, so that those of two operations do.
+// All channels advance in one loop, so that the channels of two operations can be under way.
 uint64_t relay_stream_run(struct relay_stream *stream, uint32_t ms, uint32_t wait_limit_ms, uint64_t *ns) {
   uint64_t begin = clock_ns(), end = begin + (uint64_t)ms * 1000000, rows = 0, now = begin, last = begin;
   for (; now < end; now = clock_ns()) {

@@ -1,5 +1,5 @@
-// How fast the kernels are on one core, in memory that the second-level cache holds: bytes read and written per second,
-// and the ratio to memcpy measured in the same round. Usage: bench_kernels [--json] [KERNEL]
+// Measures how fast the kernels are on one core, in memory that fits the second-level cache: bytes read and written per
+// second, and the ratio to memcpy measured in the same round. Usage: bench_kernels [--json] [KERNEL]
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 enum {
   HIDDEN = 7168,
   ROWS = 8,
-  ROUNDS = 200, // best of so many, or as many as there is time for
+  ROUNDS = 200, // the best of so many rounds, or of as many as there is time for
   SECONDS = 2,
   ROUND_BYTES = 16 << 20, // bytes that one round moves, about 1 ms
 };
@@ -28,7 +28,7 @@ struct buffers {
   const uint16_t *rows[ROWS];
 };
 
-// One measurement: a kernel on row i of the buffers, and the bytes that this reads and writes.
+// One measurement: a kernel on row i of the buffers, and the bytes that it reads and writes.
 struct subject {
   const char *name;
   void (*run)(const struct ep_kernels *kernels, struct buffers *b, int i);
@@ -94,7 +94,7 @@ static const struct subject subjects[] = {
     {"copy", run_copy, 4 * HIDDEN},
 };
 
-// Seconds of one call.
+// Seconds that one call takes.
 static double measure_round(const struct subject *subject, const struct ep_kernels *kernels, struct buffers *b) {
   size_t calls = ROUND_BYTES / subject->bytes;
   uint64_t start = clock_ns();
@@ -105,7 +105,7 @@ static double measure_round(const struct subject *subject, const struct ep_kerne
   return (double)(clock_ns() - start) * 1e-9 / (double)calls;
 }
 
-// The best round, and memcpy's best among the rounds that took turns with it.
+// The best round, and the best of memcpy among the rounds that took turns with it.
 static void measure(const struct subject *subject, const struct ep_kernels *kernels, struct buffers *b, bool json,
                     bool *first) {
   double best = 1e9, copying = 1e9;
@@ -129,7 +129,7 @@ static void measure(const struct subject *subject, const struct ep_kernels *kern
 
 int main(int argc, char **argv) {
   bool json = argc >= 2 && strcmp(argv[1], "--json") == 0;
-  const char *only = argc > 1 + json ? argv[1 + json] : ""; // the kernels whose names begin so
+  const char *only = argc > 1 + json ? argv[1 + json] : ""; // only kernels whose names begin with this
   if (argc > 2 + json || *only == '-') {
     fprintf(stderr, "usage: bench_kernels [--json] [KERNEL]\n");
     return 2;
@@ -146,7 +146,8 @@ int main(int argc, char **argv) {
     b->weights[r] = 0.125f * (float)(r + 1);
     for (int i = 0; i < HIDDEN; i++)
       b->x[r][i] = (uint16_t)((random_next(&random) & 0x81FF) | 0x3E00);
-    ep_kernels_best()->cast_fp8(b->q[r], b->scales[r], b->x[r], HIDDEN, false); // for those that go the other way
+    // Input for the kernels that convert back.
+    ep_kernels_best()->cast_fp8(b->q[r], b->scales[r], b->x[r], HIDDEN, false);
     ep_kernels_best()->encode10(b->codes[r], b->heads[r], b->x[r], HIDDEN);
   }
   if (json)

@@ -1,5 +1,5 @@
-// bench_ofi_plain [PROVIDER [fd]]: what bench_transport measures, by plain libfabric and nothing else: the two
-// processes, processors, loops and lines are the same. It stands where fi_rma_bw would, which Debian does not package.
+// bench_ofi_plain [PROVIDER [fd]]: measures with plain libfabric what bench_transport measures, with the same two
+// processes, processors, loops and lines. It replaces fi_rma_bw, which Debian does not package.
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,7 +52,7 @@ struct side {
 };
 
 static const char *provider = "tcp;ofi_rxm";
-static enum fi_wait_obj wait_object = FI_WAIT_NONE; // `fd`: queues that one could sleep on, as Weft's
+static enum fi_wait_obj wait_object = FI_WAIT_NONE; // `fd`: queues that can wake a sleeper, as Weft's queues can
 
 static void check(long rc, const char *what) {
   if (rc >= 0)
@@ -125,7 +125,7 @@ static void post(struct side *side, uint64_t at, size_t size, struct fi_context2
   ssize_t rc;
   while ((rc = fi_write(side->ep, side->mine + at, size, fi_mr_desc(side->source), side->peer, side->there.address + at,
                         side->there.key, context)) == -FI_EAGAIN)
-    progress(side); // completions of other writes are none of what run() waits for: it has none then
+    progress(side); // it may take completions of other writes, but run() waits for none now
   check(rc, "a write");
 }
 
@@ -178,7 +178,7 @@ static void ping(struct side *side) {
   print_row("8 B, posted and complete", posts, "ns");
 }
 
-// GB/s of COPIES writes, `under_way` at once. Which of them has ended does not matter: they end in their order.
+// GB/s of COPIES writes, with `under_way` at once. Completions are only counted, since writes end in their order.
 static double stream(struct side *side, int under_way) {
   struct fi_context2 contexts[UNDER_WAY];
   int posted = 0, ended = 0;
@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
   large(&side);
   *(uint64_t *)(void *)side.mine = STOP;
   struct fi_context2 context;
-  post(&side, 0, 8, &context); // its answer may not come: the other ends
+  post(&side, 0, 8, &context); // its completion may not come, since the other process ends
   int status;
   while (waitpid(child, &status, WNOHANG) == 0) {
     struct fi_cq_msg_entry entry;

@@ -1,6 +1,6 @@
-// What the embedded server, with its token and TLS and without, and a real etcd take for the same: calls, watches,
-// claims and views, in turn within one run. Each server is a process of its own on this machine, etcd as it comes,
-// without TLS, with its data in a directory below /tmp.
+// Compares the embedded server, with token and TLS and without, with a real etcd: calls, watches, claims and views, by
+// turns within one run. Each server is a separate process on this machine. etcd runs with its defaults, without TLS,
+// with its data in a directory below /tmp.
 // Usage: bench_store [--json]. Without etcd only the embedded servers are measured.
 #include "store.h"
 
@@ -28,7 +28,7 @@ void store_check(int err, const char *what) {
 
 void store_record(struct store_kind *kind, enum store_measure measure, uint64_t value) {
   size_t count = kind->count[measure]++;
-  if ((count & (count - 1)) == 0) { // 0 or a power of two: as many again
+  if ((count & (count - 1)) == 0) { // 0 or a power of two: the list is full
     kind->samples[measure] = realloc(kind->samples[measure], (count ? 2 * count : 1) * sizeof(uint64_t));
     if (!kind->samples[measure])
       bench_fail("no memory");
@@ -116,7 +116,7 @@ static void report_table(struct store_kind *kinds, int count) {
          count == KINDS ? ", etcd" : "");
 }
 
-static void allow_descriptors(void) { // a watch has a connection, and each of these two ends
+static void allow_descriptors(void) { // a watch has one connection, and each connection has two ends here
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
   if (count < KINDS)
     fprintf(stderr, "bench_store: etcd is not installed; its part is left out\n");
   allow_descriptors();
-  for (int k = 0; k < count; k++) // all before there is any thread
+  for (int k = 0; k < count; k++) // before this process has any thread
     bench_store_start(&kinds[k].server, servers[k]);
   for (int k = 0; k < count; k++)
     kinds[k].client = store_client(&kinds[k]);

@@ -1,4 +1,4 @@
-// Claims and views of a group, until everybody knows.
+// Measures claims and views of a group until all members know them.
 #include "store.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ struct member {
   struct group *group;
   const char *prefix;
   uint64_t opened_ns;
-  uint64_t epoch, told_ns; // the newest view that it was told of, and when; with the lock
+  uint64_t epoch, told_ns; // the newest view that it got, and when; guarded by the lock
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -102,7 +102,7 @@ static void *found(void *arg) {
   return NULL;
 }
 
-// Waits until all were told of this view, or a later one; when the last of them was.
+// Waits until all members know this view or a later one. Returns when the last of them got it.
 static uint64_t await_all(struct member *members, int count, uint64_t epoch) {
   uint64_t last = 0;
   struct timespec until;
@@ -136,7 +136,7 @@ static void found_together(struct store_kind *kind, struct member *members, cons
   await_all(members, MEMBERS, 1);
 }
 
-// One more joins, and is taken for dead by all the others at once, as a closed socket tells them.
+// One more member joins. Then all others declare it dead at once, as they do when its socket closes.
 static void join_and_die(struct store_kind *kind, struct member *members, struct member *joiner, uint64_t *epoch) {
   joiner->epoch = 0;
   open_member(joiner, MEMBERS, NULL, 0);

@@ -1,4 +1,4 @@
-// Puts until watchers know, and what a thousand watchers cost the server.
+// Measures the time from a put until watchers know it, and what a thousand watchers cost the server.
 #include "store.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 enum { WATCHERS = 1000, CLIENTS = 10, PUTS_ONE = 200, PUTS_ALL = 10 };
 
-// One put at a time: when it began, who is to hear of it, and how long it took each.
+// The one put under way: when it began, how many watchers get it, and how long it took for each.
 static struct {
   _Atomic uint64_t began_ns;
   _Atomic size_t came;
@@ -77,7 +77,8 @@ static uint64_t resident(const struct store_kind *kind) {
   return (uint64_t)kb * 1024;
 }
 
-// All of its threads', ns; /proc has it in ticks of 10 ms, so the phases have to be long against that.
+// Processor time of all threads of the server, in ns. /proc counts it in ticks of 10 ms, so the phases must be much
+// longer.
 static uint64_t processor_ns(const struct store_kind *kind) {
   char path[64], line[1024] = "";
   unsigned long user = 0, system = 0;

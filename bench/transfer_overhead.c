@@ -1,8 +1,8 @@
-// What the loop of `weft bench transfer` adds to its figures: the same transfers, of the same agent, by turns in that
-// loop (src/bench/transfer/lane.h) and in the barest one that weft/agent.h allows. Host memory over shm, the other end
-// in a process of its own. For each size, medians over the turns, in ns:
-//   latency  p50 of a transfer: as the tool measures it, and as two clock readings around post and poll do
-//   mean     of all of a turn, from which the rates come: in the tool's loop, and in a bare one without any clock
+// Measures what the loop of `weft bench transfer` adds to its figures. The same transfers of the same agent run by
+// turns in that loop (src/bench/transfer/lane.h) and in the barest loop that weft/agent.h allows. They move host memory
+// over shm; the other end is a separate process. For each size, medians over the turns, in ns:
+//   latency  p50 of a transfer: as the tool measures it, and by two clock readings around post and poll
+//   mean     over a turn, from which the rates come: in the tool's loop, and in a bare loop without any clock
 //   bench_transfer_overhead [TURNS]
 #include <inttypes.h>
 #include <signal.h>
@@ -138,7 +138,7 @@ static void compare(struct side *side, uint64_t block, uint32_t count, uint32_t 
                                .arg = side};
   struct transfer_lane lane;
   must(transfer_lane_open(&lane, &load, 0), "make transfers");
-  run_tool(&lane, count); // warms both up
+  run_tool(&lane, count); // a warm-up for both
   for (uint32_t i = 0; i < turns; i++) {
     struct turn tool = run_tool(&lane, count), bare = run_bare(lane.requests[0].transfer, count);
     latency[0][i] = tool.latency;
@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
   exchange(pair[child != 0], &side);
   char word;
   if (child == 0) {
-    while (read(pair[0], &word, 1) > 0) // until the initiator has hung up
+    while (read(pair[0], &word, 1) > 0) // until the initiator has closed its end
       ;
   } else {
     compare(&side, 8, MOST_COUNT, turns);

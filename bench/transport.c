@@ -1,11 +1,11 @@
-// bench_transport [--json] [--brief] NAME [allocate] [SETTING...]: a transport between two processes of this host, each
-// on a processor of its own, beside what the same processes reach with bare loads, stores and memcpy in the same run.
-// `allocate`: the transport allocates the windows (ucx). bench/transport_peers.sh puts other programs beside it.
-//   8 B     a write, posted and seen by the other's polling processor: half of a round trip
+// bench_transport [--json] [--brief] NAME [allocate] [SETTING...]: measures a transport between two processes of this
+// host, each on its own processor, beside bare loads, stores and memcpy by the same processes in the same run.
+// `allocate`: the transport allocates the windows (ucx). bench/transport_peers.sh compares it with other programs.
+//   8 B     a write, from its post until the other's polling processor sees it: half of a round trip
 //   post    a write of 8 bytes, posted and complete
 //   1 MiB   writes, one after the other, and four under way
-//   many    20,000 writes of 16 KiB, each elsewhere, as one request; beside one copy of all their bytes
-// `--brief`: a second or two, without `many`.
+//   many    20,000 writes of 16 KiB, each at another place, as one request; beside one copy of all their bytes
+// `--brief`: takes a second or two, without `many`.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ enum {
   BRIEF_PINGS = 2000,
   COPIES = 64,
   UNDER_WAY = 4,
-  HEAD = 4096, // words for pings; then data
+  HEAD = 4096, // first the words of pings, then data
   WORD_SENT = 0,
   WORD_BARE = 512,
   ALL = HEAD + PIECE * PIECES,
@@ -97,7 +97,7 @@ static void open_side(struct side *side, int processor) {
   check(side->transport->reg(side->worker, &memory, &side->source), "register");
 }
 
-// Each tells the other its address, then its key.
+// Both sides exchange their addresses, then their keys.
 static void meet(struct side *side, int socket) {
   unsigned char bytes[TRANSPORT_MAX_ADDRESS];
   size_t size = sizeof bytes;
@@ -157,7 +157,7 @@ static void wait_for(const struct side *side, uint32_t at, uint64_t value) {
       side->transport->progress(side->worker);
 }
 
-// The other side: answers pings the way they come, until told to stop.
+// The other side answers pings in the way they arrive, until it is told to stop.
 static void answer(struct side *side) {
   uint64_t sent = 0, bare = 0;
   struct transport_request request;
@@ -301,7 +301,7 @@ static void many(struct side *side) {
   prepare(side, &request, pieces, PIECES);
   memcpy(to + HEAD, side->mine, (size_t)PIECE * PIECES);
   for (int round = 0; round < rounds; round++) {
-    int from = round % TIMES; // each is measured so often; the rest are copies of these
+    int from = round % TIMES; // only TIMES rounds are measured; the other rounds are copies of them
     if (round != from) {
       post[round] = post[from], own[round] = own[from], bare[round] = bare[from];
       continue;

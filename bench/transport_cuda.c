@@ -1,5 +1,6 @@
-// The transport cuda between two GPUs of one process (one, where there is only one): one large copy, the same bytes in
-// many small pieces at scattered places, and small writes. [SECONDS of each, default 1]
+// Measures the transport cuda between two GPUs of one process (one GPU, if there is only one): one large copy, the same
+// bytes in many small pieces at scattered places, and small writes.
+// bench_transport_cuda [SECONDS of each, default 1]
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static void shuffle(uint32_t *order, uint32_t count, uint64_t seed) {
   }
 }
 
-// Pieces from places in one order to places in another.
+// Copies pieces from places in one order to places in another order.
 static struct transport_piece *make_pieces(const struct side *from, struct transport_remote *to, uint32_t count,
                                            uint64_t size) {
   struct transport_piece *pieces = calloc(count, sizeof *pieces);

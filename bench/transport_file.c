@@ -1,7 +1,8 @@
-// Random reads of a file past the page cache, 32 at once, by the transport `file` and by fio, in turns: reads per
-// second and their ratio. Usage: bench_transport_file [--json] [--threads] [FOLDER], with 1 GiB of room; fio has to be
-// installed. With
-// --threads the worker may be used by any thread, as an agent's is, which rules out what io_uring has for one thread.
+// Compares random reads of a file that bypass the page cache, 32 at once, by the transport `file` and by fio, by turns:
+// reads per second and their ratio.
+// Usage: bench_transport_file [--json] [--threads] [FOLDER], with 1 GiB of room. fio has to be installed. With
+// --threads any thread may use the worker, as in an agent, so that it cannot use the parts of io_uring that are for one
+// thread.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -78,7 +79,7 @@ static void place(struct transport_piece *piece, uint32_t slot, uint32_t block) 
                                     random_next(&seed) % (FILE_BYTES / block) * block, block};
 }
 
-// As an agent does: spins for a moment, then sleeps.
+// Waits as an agent does: it spins for a moment, then sleeps.
 static void drive(const struct transport_request *requests, uint32_t count) {
   uint64_t last = clock_ns();
   for (uint32_t i = 0; i < count; i++) {
@@ -92,7 +93,7 @@ static void drive(const struct transport_request *requests, uint32_t count) {
   }
 }
 
-// Reads of one transfer with a long list.
+// Transfers with a long list of reads each.
 static double run_list(uint32_t block) {
   static struct transport_piece pieces[LIST];
   uint32_t count = block > 4096 ? LIST / 4 : LIST;
@@ -119,7 +120,7 @@ static void again(struct transport_request *request) {
     worker->transport->post(request);
 }
 
-// As many transfers of one read each.
+// The same number of transfers with one read each.
 static double run_single(uint32_t block) {
   static struct transport_piece pieces[DEPTH];
   static struct transport_request requests[DEPTH];
@@ -156,7 +157,7 @@ static double run_fio(uint32_t block) {
   if (fio)
     pclose(fio);
   const char *field = line;
-  for (int i = 0; i < 7 && field; i++) // the eighth: reads per second
+  for (int i = 0; i < 7 && field; i++) // the eighth field is the reads per second
     field = (field = strchr(field, ';')) ? field + 1 : NULL;
   if (!got || !field) {
     fprintf(stderr, "bench_transport_file: no figures from fio\n");

@@ -1,4 +1,4 @@
-// A thread that only reads the clock, see ep_cuda.h.
+// A thread that only reads the clock: see ep_cuda.h.
 #include <pthread.h>
 
 #include "../ep_cuda.h"

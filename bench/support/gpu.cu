@@ -1,4 +1,4 @@
-// GPUs of a benchmark: how many there are, and a kernel that only takes time.
+// GPUs for benchmarks: their number, and a kernel that only takes time.
 #include "gpu.h"
 
 #include <cuda_runtime.h>

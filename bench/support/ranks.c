@@ -81,7 +81,7 @@ struct serving {
   bool tls;
 };
 
-// In the child: serves until it is killed, and tells its URL on the pipe.
+// Runs in the child: serves until it is killed, and writes its URL to the pipe.
 static int serve(void *arg) {
   const struct serving *serving = arg;
   int fd = serving->fd;
@@ -133,7 +133,8 @@ static uint32_t or_default(uint32_t value, uint32_t preset) {
   return value != 0 ? value : preset;
 }
 
-// Memory that is there: no operation meets its page faults. (Zeros would be calloc to the compiler, and not there.)
+// Allocates memory and touches it, so that operations cause no page faults. It writes ones, since the compiler could
+// replace a memset to zero by calloc, which touches nothing.
 static void *touched(size_t size) {
   void *memory = malloc(size);
   if (!memory)
@@ -200,8 +201,8 @@ void bench_rank_close(struct bench_rank *rank) {
   *rank = (struct bench_rank){0};
 }
 
-// Token t goes to K ranks from one on that is another for each token, and where there are fewer to several of their
-// experts.
+// Token t goes to K consecutive ranks, beginning with another rank for each token. If there are fewer ranks than K, it
+// goes to several experts of a rank.
 static void route(struct bench_rank *rank) {
   const struct bench_shape *s = &rank->shape;
   int32_t active[BENCH_RANKS];
