@@ -74,7 +74,7 @@ static void hear(const struct bench_rank *rank) {
 
 struct death {
   struct bench_rank *rank;
-  uint32_t rows; // rows of the last dispatch without a loss
+  uint32_t rows; // rows that the last complete dispatch wrote
   bool armed;
 };
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# transport_peers.sh BUILD_FOLDER shm|tcp|ofi [ROUNDS]: bench_transport over UCX's shared memory, UCX's TCP or
-# libfabric's TCP, in turn with the programs that come with these (packages ucx-utils, libfabric-bin) or do the same
-# with nothing between (bench_ofi_plain), each pair of processes on processors 0 and 1. Medians of all rounds. Never at
-# a real-time priority: processes that spin would starve the kernel's own threads, which carry what is sent.
+# transport_peers.sh BUILD_FOLDER shm|tcp|ofi [ROUNDS]: runs bench_transport over UCX's shared memory, UCX's TCP or
+# libfabric's TCP, by turns with programs that measure the same without Weft: those of UCX and libfabric (packages
+# ucx-utils, libfabric-bin), and bench_ofi_plain. Each pair of processes runs on processors 0 and 1. Prints medians of
+# all rounds. Do not run it at a real-time priority: processes that spin would starve the kernel's own threads, which
+# carry what is sent.
 set -euo pipefail
 
 build=$1 part=$2 rounds=${3:-5}
@@ -26,7 +27,7 @@ perftest() {
   shift 4
   port=$((port + 1))
   env "$@" timeout 60 ucx_perftest -p $port -c 1 >/dev/null 2>&1 &
-  sleep 0.5 # it has no way to tell that it listens
+  sleep 0.5 # it does not say when it listens
   line=$(env "$@" timeout 60 ucx_perftest localhost -p $port -t "$test" -s "$size" -n "$count" -c 0 -f | tail -n 1)
   wait
   if [[ $size -lt 100 ]]; then
@@ -36,7 +37,7 @@ perftest() {
   fi
 }
 
-# pingpong SIZE: sends back and forth, not writes.
+# pingpong SIZE: measures messages back and forth, not writes.
 pingpong() {
   port=$((port + 1))
   timeout 60 taskset -c 1 fi_pingpong -B $port -p "tcp;ofi_rxm" -e rdm -I 4000 -S "$1" >/dev/null 2>&1 &

@@ -1,4 +1,4 @@
-// Structs to JSON objects and back, by tables.
+// Converts structs to JSON objects and back, by tables.
 #include "measure/fields.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@
 #include "base/printable.h"
 #include "base/text/digits.h"
 
-// Where in the document we are, for messages.
+// The place in the document, for messages.
 struct path {
   const struct path *up;
   const char *name;
-  int64_t index; // in a list; -1: the member itself
+  int64_t index; // index in a list; -1 for the member itself
 };
 
 static size_t print_path(char *out, size_t size, const struct path *path) {
@@ -36,7 +36,8 @@ static int refuse(const struct path *path, const char *what) {
 
 static json_t *write_object(const struct field *fields, const void *object, const struct path *up);
 
-// A text cut at its size may end within a character, which JSON does not take.
+// Text that was cut at its maximum size may end within a character of several bytes, which JSON does not allow. Such
+// text is written with ? for each byte that is not ASCII.
 static json_t *write_text(const char *text) {
   json_t *json = json_string(text);
   char *plain = json ? NULL : strdup(text);
@@ -147,7 +148,7 @@ static json_t *write_object(const struct field *fields, const void *object, cons
 }
 
 json_t *fields_to_json(const struct field *fields, const void *object) {
-  fail(WEFT_ERR_NOMEM, "no memory for JSON"); // unless a member finds something else
+  fail(WEFT_ERR_NOMEM, "no memory for JSON"); // a member that fails for another reason replaces this error
   return write_object(fields, object, NULL);
 }
 
@@ -173,7 +174,7 @@ static int read_text(const struct field *field, char *out, const json_t *json, c
   if (length >= field->size || strlen(json_string_value(json)) != length)
     return refuse(path, "is too long, or has a NUL character in it");
   memcpy(out, json_string_value(json), length + 1);
-  printable_text(out); // it may come from others, and goes to terminals
+  printable_text(out); // the text may come from others, and is printed on terminals
   return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "measure/json_file.h"
 #include "measure/whole_file.h"
 
-enum { FORMAT = 1 }; // of the document, its member "weft_figures"
+enum { FORMAT = 1 }; // of the document: its member "weft_figures"
 
 static const char *const better_names[] = {[FIGURE_LOWER] = "lower", [FIGURE_HIGHER] = "higher", NULL};
 
@@ -103,7 +103,7 @@ int figures_begin(struct figures *figures, const char *kind) {
   return 0;
 }
 
-// Room for one more at the end of a list of `count`, zeroed; NULL: memory ran out.
+// Appends a zeroed element to a list of `count`. NULL if memory ran out.
 static void *grow(void **list, uint32_t *count, size_t size) {
   char *longer = realloc(*list, (*count + (size_t)1) * size);
   if (!longer) {

@@ -1,4 +1,4 @@
-// A figure out of durations.
+// Makes a figure from durations.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// By nearest rank: the smallest value that at least `tenths` of a percent of them do not exceed.
+// Percentile by nearest rank: the smallest value such that at least `tenths` tenths of a percent of all values are not
+// above it.
 static double percentile_us(const uint64_t *sorted, size_t count, size_t tenths) {
   size_t place = (count * tenths + 999) / 1000; // from 1
   return (double)sorted[place - 1] / 1e3;

@@ -15,7 +15,7 @@
 
 #define FLAGS (JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON))
 
-// Writes, and takes care that it is on the disk before the rename makes it the results.
+// Writes the file and flushes it to the disk, so that the later rename gives the name only to complete results.
 static int write_file(int fd, const json_t *json, const char *path) {
   FILE *file = fdopen(fd, "w");
   if (!file) {
@@ -39,7 +39,7 @@ int json_file_save(const json_t *json, int directory, const char *name) {
     return fail(WEFT_ERR_NOMEM, "no memory to write %s", name);
   int fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   int err = fd < 0 ? fail_errno(errno, "%s: cannot create it", name) : write_file(fd, json, name);
-  // A link that has the name is replaced, not followed.
+  // If the name is a link, the rename replaces the link, and does not follow it.
   if (!err && renameat(directory, temporary, directory, name))
     err = fail_errno(errno, "%s: cannot rename %s to it", name, temporary);
   if (err && fd >= 0)

@@ -1,4 +1,4 @@
-// What figures and results share on their way to a node exporter, and the figures.
+// Writes figures for a node exporter. prometheus_results.c uses some of these functions, too.
 #include "measure/prometheus.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ int prometheus_hand_out(FILE *out, struct text *text) {
   return err;
 }
 
-// A collector takes no file in which a value is no UTF-8.
+// Adds a label. Its value is made valid UTF-8, since a collector rejects a file with any other value.
 void prometheus_label(struct text *labels, const char *name, const char *value) {
   char *copy = strdup(value);
   if (!copy) {
@@ -36,7 +36,7 @@ void prometheus_label(struct text *labels, const char *name, const char *value) 
 
 // --- figures ---
 
-// Units of figures, and what they are in Prometheus's base units.
+// Units of figures: the suffix for Prometheus, and the factor to its base unit.
 static const struct unit {
   const char *name, *suffix;
   double factor;
@@ -53,13 +53,13 @@ static const struct unit *unit_of(const struct figure *figure) {
   return &other;
 }
 
-// What names may be made of: letters, digits and underscores.
+// Adds a name. Other characters than letters, digits and underscores become underscores.
 static void add_name(struct text *text, const char *name) {
   for (; *name; name++)
     text_add(text, "%c", isalnum((unsigned char)*name) ? *name : '_');
 }
 
-// Labels that this file makes itself; a key of that name gets a "key_" before it.
+// Labels that this file adds itself. A key with one of these names gets the prefix "key_".
 static bool is_ours(const char *name) {
   static const char *const ours[] = {"kind", "repeat", "quantile", "bound", "row"};
   for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
@@ -85,8 +85,8 @@ static void add_key(struct text *labels, const char *key, const json_t *value) {
   text_free(&name);
 }
 
-// The labels of every row. A collector refuses a whole file in which a series comes twice: rows that look alike in
-// labels get their number as one more.
+// The labels of every row. A collector rejects a whole file in which a series appears twice, so a row with the labels
+// of an earlier row gets its number as a further label.
 static char **label_rows(const struct figures *figures) {
   char **all = calloc(figures->num_rows + 1, sizeof *all), number[16];
   json_t *seen = json_object();
@@ -157,7 +157,7 @@ static bool is_alike(const struct figure *one, const struct figure *other) {
   return strcmp(one->name, other->name) == 0 && strcmp(one->unit, other->unit) == 0;
 }
 
-// Whether a row before this one, or this one before that figure, has such a figure with that part.
+// Whether an earlier row, or this row before `index`, has a figure of the same name and unit with this part.
 static bool came_before(const struct figures *figures, uint32_t row, uint32_t index, enum part part) {
   const struct figure *figure = &figures->rows[row].figures[index];
   for (uint32_t r = 0; r <= row; r++)
@@ -168,7 +168,7 @@ static bool came_before(const struct figures *figures, uint32_t row, uint32_t in
   return false;
 }
 
-// A family begins with the first figure that it has, and all of its series follow.
+// Writes a family with all of its series. It begins at the first figure that belongs to it.
 static void put_family(struct text *text, const struct figures *figures, char **labels, uint32_t first, uint32_t index,
                        enum part part) {
   const struct figure *figure = &figures->rows[first].figures[index];
@@ -186,7 +186,7 @@ static void put_family(struct text *text, const struct figures *figures, char **
     for (uint32_t f = 0; f < row->num_figures && !*row->refused; f++)
       if (is_alike(&row->figures[f], figure)) {
         put_one(text, part, name.data, labels[r] ? labels[r] : "", &row->figures[f]);
-        break; // a second one of that name would be the same series
+        break; // a second figure of that name would be the same series
       }
     text->failed |= !labels[r];
   }

@@ -1,5 +1,5 @@
-// An elastic run for a node exporter. Of 200 phases and 64 ranks every figure would be 100,000 series: phases have
-// theirs over all ranks, and ranks those of the last phase that passed.
+// Writes an elastic run for a node exporter. With 200 phases and 64 ranks, all figures would be 100,000 series. So each
+// phase has only figures over all ranks, and each rank only those of the last phase that passed.
 #include "measure/prometheus.h"
 #include "measure/whole_file.h"
 

@@ -1,4 +1,4 @@
-// What the reports share.
+// What the formats of the report have in common.
 #include "measure/report.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ int report_json(FILE *out, const struct results *results) {
   json_decref(json);
   if (!text)
     return fail(WEFT_ERR_NOMEM, "no memory for the report");
-  printable_text(text); // C1 characters, which JSON lets stand as they are
+  printable_text(text); // replaces C1 characters, which JSON leaves as they are
   fputs(text, out);
   fputc('\n', out);
   free(text);

@@ -1,10 +1,10 @@
-// What the head of the text report says of the run as a whole, beyond its options.
+// The lines in the head of the text report that describe the run as a whole, besides its options.
 #include <inttypes.h>
 #include <string.h>
 
 #include "measure/report.h"
 
-// The experts that a token of the phase may select.
+// The number of experts that a token of the phase may select.
 static int64_t experts_of(const struct results_phase *phase, int64_t experts_per_rank) {
   int64_t experts = 0;
   for (uint32_t i = 0; i < phase->num_ranks; i++)
@@ -13,7 +13,8 @@ static int64_t experts_of(const struct results_phase *phase, int64_t experts_per
   return experts;
 }
 
-// A token selects as many experts as it is to, or all where there are fewer: the other selections are empty.
+// Adds the number of experts that a token really selects. If there are fewer experts than it has to select, it selects
+// all of them, and its other selections are empty.
 void report_add_topk(struct text *text, const struct results *results) {
   const json_t *asked = json_object_get(results->config, "topk");
   const json_t *experts_per_rank = json_object_get(results->config, "experts_per_rank");
@@ -79,7 +80,7 @@ static double wire_gbps(const struct results_rank *rank) {
              : 0;
 }
 
-// The most that a host's ranks moved together, or one rank did; `who` is one of those.
+// The most that the ranks of one host moved together, or that one rank moved. `who` becomes one of these ranks.
 static double find_most(const struct results_phase *phase, bool of_hosts, const struct results_rank **who) {
   double most = 0;
   for (uint32_t i = 0; i < phase->num_ranks; i++) {

@@ -1,4 +1,4 @@
-// Below the transitions: what is left of a phase's longest stall without what joiners did by themselves.
+// Prints, below the transitions, each phase's longest stall without the joiners' own work.
 #include <inttypes.h>
 
 #include "base/text/text.h"
@@ -7,7 +7,8 @@
 
 enum { INDENT = 9 };
 
-// The first join of each phase tells: the figures are the phase's.
+// Whether this transition is the first join of its phase, and has a stall. The stall is that of the phase, so it is
+// printed once.
 static bool tells(const struct results *results, uint32_t i) {
   const struct results_transition *t = &results->transitions[i];
   for (uint32_t k = 0; k < i; k++)

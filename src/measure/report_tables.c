@@ -27,7 +27,7 @@ static const struct table_column phase_columns[] = {
 };
 // clang-format on
 
-// At most seven columns for a figure below ten million: decimals while there is room for them.
+// Adds a figure with as many decimals as seven columns have room for, if it is below ten million.
 static void add_figure(struct table *table, double value, int decimals) {
   int digits = value >= 99999.5 ? 0 : value >= 9999.5 && decimals > 1 ? 1 : decimals;
   table_add(table, TABLE_PLAIN, "%.*f", digits, value);
@@ -47,7 +47,7 @@ static void add_figures(struct table *table, const struct results_rank *rank) {
   add_figure(table, both->max, 1);
 }
 
-// The host, short enough to leave the table its width, the slot, and the GPU if it has one.
+// Adds the slot, the GPU if there is one, and the host, which is cut if it is too long.
 static void add_place(struct table *table, const struct results_rank *rank, bool unicode) {
   const char *host = rank->host;
   char gpu[16] = "";
@@ -63,12 +63,13 @@ static void add_place(struct table *table, const struct results_rank *rank, bool
               gpu);
 }
 
-// Ranks that never came to the phase say nothing but that: neighbours of one such state share a row.
+// Whether a rank never took part in the phase, and has only its state to show. Neighbours with the same such state
+// share a row.
 static bool is_idle(const struct results_rank *rank) {
   return (rank->state == RESULTS_NOT_MEMBER || rank->state == RESULTS_UNREACHED) && !*rank->host && !*rank->reason;
 }
 
-// The last of the ranks that share a row with rank `first`.
+// The last rank that shares a row with rank `first`.
 static uint32_t run_end(const struct results_phase *phase, uint32_t first) {
   const struct results_rank *ranks = phase->ranks;
   uint32_t last = first;
@@ -165,7 +166,7 @@ static const struct table_column transition_columns[] = {
 };
 // clang-format on
 
-// Each change, and the rank state whose look it has.
+// Each change, and the state of a rank that has the same style.
 static const struct {
   const char *name;
   enum results_state like;
@@ -175,7 +176,7 @@ static const struct {
     [RESULTS_KILL] = {"kill", RESULTS_KILLED},
 };
 
-// A duration, or nothing where there is none.
+// Adds a duration, or nothing if there is none.
 static void add_ms(struct table *table, bool applies, double us) {
   if (applies && us >= 0)
     add_figure(table, us / 1e3, 2);

@@ -1,4 +1,4 @@
-// The report for people: what ran, a table for each phase, the transitions, the verdict.
+// The report as text: what ran, a table for each phase, the transitions, the result.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ void report_add_counts(struct text *text, const struct report_counts *counts) {
   }
 }
 
-// Prints `text`, a label before its first line, in as many lines as the width requires.
+// Prints `text` in as many lines as the width requires, with a label before the first line.
 static void print_labelled(FILE *out, const struct report_options *options, const char *label,
                            enum table_style label_style, enum table_style style, const char *text) {
   enum { INDENT = 9 };
@@ -52,7 +52,7 @@ static void print_labelled(FILE *out, const struct report_options *options, cons
   }
 }
 
-// In the format, # stands for the number, and ~ for what makes a noun behind it more than one.
+// In `format`, # is replaced by the number, and ~ by the ending of the plural if the number needs it.
 static void add_number(struct text *text, const json_t *config, const char *key, const char *format) {
   const json_t *number = json_object_get(config, key);
   if (!json_is_integer(number))
@@ -75,7 +75,7 @@ static void add_word(struct text *text, const json_t *config, const char *key, c
     text_add(text, "%s%s%s", text->size > 0 ? ", " : "", word, noun);
 }
 
-// The name of the ranks' GPUs, "" where they differ or have none, and the most that any rank takes.
+// Finds the name of the ranks' GPUs, "" if the names differ or there are none, and the most memory that any rank takes.
 static void find_memory(const struct results *results, const char **gpu_name, uint64_t *window_bytes) {
   bool differ = false;
   *gpu_name = "";
@@ -95,7 +95,7 @@ static void find_memory(const struct results *results, const char **gpu_name, ui
     *gpu_name = "";
 }
 
-// Where the operations ran, and by which clock they are timed. Results of older versions lack it.
+// Prints where the operations ran, and which clock timed them. Results of older versions do not have this.
 static void print_memory(FILE *out, const struct results *results, const struct report_options *options) {
   const char *memory = json_string_value(json_object_get(results->config, "memory")), *gpu_name;
   const char *why = json_string_value(json_object_get(results->config, "memory_why"));
@@ -118,7 +118,7 @@ static void print_memory(FILE *out, const struct results *results, const struct 
   text_free(&line);
 }
 
-// How rows travel, and what throughput mode would check, but the library does not have.
+// Prints how rows are sent, and which checks of the throughput mode are left out, since the library does not have them.
 static void print_mode(FILE *out, const struct results *results, const struct report_options *options) {
   const char *mode = json_string_value(json_object_get(results->config, "mode"));
   struct text line = {0}, left_out = {0};
@@ -177,7 +177,7 @@ static void add_checks(struct text *text, const struct results *results) {
              lost == 1 ? "" : "s");
 }
 
-// The closing line, and before it why the run failed.
+// Prints why the run failed, if it did, and the closing line.
 static void print_verdict(FILE *out, const struct results *results, const struct report_options *options) {
   struct report_counts counts = {0};
   for (uint32_t i = 0; i < results->num_phases; i++)

@@ -1,4 +1,4 @@
-// Results and their JSON form.
+// Results of elastic runs, and their JSON form.
 #include "measure/results.h"
 
 #include <stdlib.h>
@@ -144,7 +144,8 @@ json_t *results_to_json(const struct results *results) {
   return fields_to_document(results_fields, results, "weft_results", FORMAT);
 }
 
-// Readers use the places of one list in the other, and those of one phase in all.
+// Readers use the index of a rank in one list for other lists, and the index in one phase for all phases. So the
+// lists must have the same length; dispatch_rows may also be empty.
 static int check_places(const struct results *results) {
   for (uint32_t p = 0; p < results->num_phases; p++) {
     const struct results_phase *phase = &results->phases[p];

@@ -1,4 +1,4 @@
-// Figures: from samples to summaries, from bytes and times to bandwidths.
+// Computes figures: summaries from samples, and bandwidths from bytes and times.
 #include <stdlib.h>
 
 #include "measure/results.h"

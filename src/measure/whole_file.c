@@ -1,4 +1,4 @@
-// Files that are written whole or not at all.
+// Writes files either completely or not at all.
 #include "measure/whole_file.h"
 
 #include <errno.h>
@@ -100,7 +100,7 @@ static bool is_one(const struct stat *a, const struct stat *b) {
   return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-// The folder that a path is in.
+// Finds the folder that contains a path.
 static bool find_folder(const char *path, struct stat *folder) {
   char copy[PATH_MAX];
   return (size_t)snprintf(copy, sizeof copy, "%s", path) < sizeof copy && stat(dirname(copy), folder) == 0;

@@ -1,9 +1,9 @@
-// Parses TOML by tomlplusplus, for C: its nodes become plain values, which one owner holds.
+// Parses TOML for C with tomlplusplus. Its nodes become plain values, and one owner holds them all.
 #define TOML_EXCEPTIONS        0
 #define TOML_ENABLE_FORMATTERS 0
 
-// The parser of tomlplusplus 3.3 asserts, or lets the compiler assume, what the text decides: "[.a]" as a head of a
-// table. Here it gives up instead, where the parser still has that macro.
+// The parser of tomlplusplus 3.3 has assertions, or assumptions for the compiler, that some texts violate: for instance
+// "[.a]" as the head of a table. If the parser still has the macro for them, it is replaced here by one that throws.
 struct parser_confused {};
 [[noreturn, maybe_unused]] static void give_up() {
   throw parser_confused();
@@ -26,7 +26,7 @@ struct parser_confused {};
 #include <string>
 #include <vector>
 
-#include <weft/err.h> // outside of the block below: it has a template
+#include <weft/err.h> // outside of the block below, since it has a template
 extern "C" {
 #include "base/fail.h"
 }
@@ -34,7 +34,7 @@ extern "C" {
 
 namespace {
 
-// What a tree is in. The root is its first member, so that the tree's address is its owner's.
+// Holds everything of a tree. The root is its first member, so that both have the same address.
 struct owner {
   toml_value root{};
   std::string path;
@@ -51,11 +51,11 @@ toml_place place_of(const owner &tree, const toml::source_region &source) {
   return {tree.path.c_str(), static_cast<unsigned>(source.begin.line), static_cast<unsigned>(source.begin.column)};
 }
 
-// As TOML writes it, with a point: "1.5", "2.0".
+// A number in the form of TOML, always with a point: "1.5", "2.0".
 std::string text_of(double number) {
   char text[40];
   std::snprintf(text, sizeof text, "%.17g", number);
-  for (int digits = 1; digits < 17; digits++) { // as few digits as mean the same number
+  for (int digits = 1; digits < 17; digits++) { // finds the fewest digits that give the same number
     char shorter[40];
     std::snprintf(shorter, sizeof shorter, "%.*g", digits, number);
     if (std::strtod(shorter, nullptr) == number) {
@@ -76,7 +76,7 @@ bool stands_before(const toml_value &a, const toml_value &b) {
 void copy_table(owner &tree, const toml::table &table, toml_value &value) {
   std::vector<toml_value> &list = tree.lists.emplace_back(table.size());
   size_t i = 0;
-  for (auto &&[key, node] : table) { // the library has them in the order of their names
+  for (auto &&[key, node] : table) { // the library sorts them by name
     toml_value &member = list[i++];
     copy(tree, node, member);
     member.key = tree.keep(std::string(key.str()));
@@ -124,10 +124,11 @@ void copy(owner &tree, const toml::node &node, toml_value &value) {
   }
 }
 
-// What is refused before the parser sees it. tomlplusplus 3.3 has no defined answer whether letters as U+00E9 are white
-// space (is_non_ascii_horizontal_whitespace); it asks only outside of strings and comments, where TOML has no such
-// characters. And each name of a key is a table in the one before: it limits how deep values are, and not keys, and the
-// stack would end while the tree is copied or freed.
+// Finds what is refused before the parser sees the text. First, characters that are not ASCII, such as U+00E9, outside
+// of strings and comments: TOML has none there, and the behaviour of tomlplusplus 3.3 is undefined when it asks whether
+// they are white space (is_non_ascii_horizontal_whitespace). Second, keys of too many names: each name is a table
+// within the one before. tomlplusplus limits how deep values are, but not keys, so that the stack could overflow while
+// the tree is copied or freed.
 class outside_scan {
 public:
   explicit outside_scan(const char *text) : at(text) {
@@ -135,7 +136,7 @@ public:
       at += 3;
   }
 
-  // What is wrong at `line` and `column`; NULL: nothing.
+  // Returns what is wrong at `line` and `column`; NULL if nothing is.
   const char *find() {
     while (*at) {
       if (static_cast<unsigned char>(*at) >= 0x80)
@@ -156,9 +157,9 @@ public:
   unsigned line = 1, column = 1;
 
 private:
-  static constexpr unsigned MOST_NAMES = 16; // in each of 256 tables in each other, which are tomlplusplus' limit
+  static constexpr unsigned MOST_NAMES = 16; // within each of 256 tables, which is how deep tomlplusplus lets them be
   const char *at;
-  unsigned names = 1; // up to here, of what may be a key
+  unsigned names = 1; // the number of names so far in what may be a key
 
   void count_name() {
     if (*at == '.')
@@ -168,7 +169,7 @@ private:
   }
 
   void step() {
-    bool continued = (static_cast<unsigned char>(at[1]) & 0xC0) == 0x80; // the column counts characters
+    bool continued = (static_cast<unsigned char>(at[1]) & 0xC0) == 0x80; // the column counts characters, not bytes
     column = *at == '\n' ? 1 : column + !continued;
     line += *at == '\n';
     at++;
@@ -193,7 +194,7 @@ private:
     }
     for (int i = 0; i < (lines ? 3 : 1) && *at == quote; i++)
       step();
-    while (lines && *at == quote) // up to two quotes of its own at the end
+    while (lines && *at == quote) // a string may end with up to two quotes of its own
       step();
   }
 };
