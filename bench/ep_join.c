@@ -275,7 +275,7 @@ static void add_one(struct samples *samples, enum kind kind, const struct entry 
   samples->helpers[kind] += e->helpers;
 }
 
-// Sorts the operations of one half of a round: those from `begin` on, the first of them when the others were forked.
+// Sorts the operations of one half of a round by kind. `begin` is the operation that ran when the others were forked.
 static void sort_operations(struct samples *samples, bool joins, uint64_t begin, uint64_t end, uint64_t active_ns) {
   for (uint64_t op = begin; op < end; op++) {
     uint32_t now = entry_of(0, op)->num_ranks, before = entry_of(0, op - 1)->num_ranks;
