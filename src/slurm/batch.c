@@ -10,7 +10,7 @@
 #include "slurm/expand/maker.h"
 #include "slurm/schema/words.h"
 
-// The batch is the first member: its address is that of the whole.
+// The batch is the first member, so its address is the address of the holder.
 struct holder {
   struct slurm_batch batch;
   struct slurm_memory memory;
@@ -37,10 +37,10 @@ static void name_batch(struct holder *holder, const struct slurm_request *reques
                 : request->plan ? stem_of(&holder->memory, request->plan)
                                 : "elastic";
   if (!batch->name)
-    batch->name = "batch"; // which is told already
+    batch->name = "batch"; // the fault is reported already
 }
 
-// The path of the log is a line of #SBATCH.
+// Checks the path of the log like other words of #SBATCH lines, since it becomes one.
 static void check_place(const struct slurm_request *request, const struct toml_value *preset, const char *output,
                         const char *here, struct slurm_faults *faults) {
   struct toml_place at = request->output || !preset ? slurm_place("--output-dir") : preset->at;
@@ -82,7 +82,7 @@ static void take_metrics(const struct slurm_maker *maker, struct slurm_run *run)
       run->reward = (enum slurm_reward)i;
 }
 
-// What is the test's own, beside what its program needs.
+// Sets what describes the test itself, besides what its program needs.
 static void describe(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct slurm_test *test = maker->test;
   for (size_t i = 0; i < maker->grid.num_axes; i++) {
@@ -135,11 +135,11 @@ static void make_run(struct holder *holder, const struct slurm_maker *maker, str
   slurm_make_nsys(maker, run);
   slurm_make_options(maker, run);
   if (!test || test->type == SLURM_TEST_NIXL_EP)
-    slurm_make_plan(maker, run); // last: faults of what it has to fit are told
+    slurm_make_plan(maker, run); // last, since it reports faults of what the plan has to fit
   describe(maker, run);
 }
 
-// Two tests whose runs would have one directory, as "a" in step 1 and "a.step1".
+// Reports two tests whose runs would have the same directory, such as "a" in step 1 and "a.step1".
 static void check_id(const struct holder *holder, const struct slurm_maker *maker, const struct slurm_run *run) {
   for (size_t i = 0; i < holder->batch.num_runs; i++)
     if (strcmp(holder->batch.runs[i].test, run->test) != 0 && strcmp(holder->batch.runs[i].id, run->id) == 0)
@@ -181,13 +181,13 @@ static void expand(struct holder *holder, struct slurm_maker *maker, const struc
   for (size_t i = 0; i < tests->count; i++) {
     maker->test = &tests->list[order[i]];
     if (maker->test->type == SLURM_TEST_UNKNOWN)
-      continue; // which is told already
+      continue; // the fault is reported already
     slurm_grid_make(&maker->grid, &holder->memory, maker->test, maker->faults);
     add_runs(holder, maker);
   }
   if (tests->count || holder->files.count > (maker->system != NULL) || maker->faults->errors)
     return;
-  maker->test = NULL; // nothing but options
+  maker->test = NULL; // there are options only
   maker->grid = (struct slurm_grid){.num_steps = 1};
   add_runs(holder, maker);
 }

@@ -11,7 +11,7 @@ static bool is_same(struct toml_place a, struct toml_place b) {
   return a.line == b.line && a.column == b.column && strcmp(a.path, b.path) == 0;
 }
 
-// Each run of a grid, and each entry over one test, finds the same fault again.
+// Each run of a grid, and each entry that names the same test, finds the same fault again; it is reported once.
 static bool is_told(const struct slurm_faults *faults, struct toml_place at, const char *text) {
   for (size_t i = 0; i < faults->count; i++) {
     const struct slurm_fault *fault = &faults->list[i];
@@ -31,7 +31,7 @@ static void add(struct slurm_faults *faults, struct toml_place at, bool warning,
     faults->errors += !warning;
     return;
   }
-  printable_line(text); // names and values come from files
+  printable_line(text); // names and values come from files, so they may have any character
   if (is_told(faults, at, text)) {
     free(text);
     return;

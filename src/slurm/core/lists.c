@@ -12,8 +12,8 @@ void slurm_words_add(struct slurm_memory *memory, struct slurm_words *words, con
   list[words->count++] = word;
 }
 
-// Reads one word from `*line` on into `out`, which has room for the whole line; false: there is none. `*open` is a
-// quote that is not closed, else '\0'.
+// Reads one word, beginning at `*line`, into `out`, which has room for the whole line; false: there is none. `*open`
+// becomes a quote that is not closed, else '\0'.
 static bool next_word(const char **line, char *out, char *open) {
   const char *at = *line + strspn(*line, " \t\n");
   char quote = '\0';

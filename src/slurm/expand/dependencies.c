@@ -13,7 +13,7 @@ struct walk {
   const struct slurm_tests *tests;
   struct slurm_faults *faults;
   enum mark *marks;
-  size_t *path, depth; // of tests on the way
+  size_t *path, depth; // tests on the way
   size_t *order, count;
   bool failed;
 };
@@ -23,7 +23,7 @@ static const struct toml_value *list_of(const struct slurm_test *test) {
   return list && list->type == TOML_ARRAY ? list : NULL;
 }
 
-// Whether an entry has no id or a wrong one, which is reported already: it may be the wanted one.
+// Whether an entry has no id or a wrong one, which is reported already. That entry may be the wanted one.
 static bool has_unknown(const struct toml_value *scenario) {
   const struct toml_value *entries = toml_get(scenario, "Tests");
   for (size_t i = 0; entries && entries->type == TOML_ARRAY && i < entries->count; i++) {

@@ -1,4 +1,5 @@
-// Nodes by their names. What is between brackets is numbers with as many digits as the first of a range has.
+// Expands and sorts the names of nodes. The brackets hold numbers; each has as many digits as the first number of its
+// range.
 #include "slurm/expand/names.h"
 
 #include <ctype.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The names of one node's text, of `length` characters, each behind `before`.
+// Adds the names in the text of one node, which has `length` characters. Each name begins with `before`.
 static void add_node(struct slurm_memory *memory, struct slurm_words *names, const char *before, const char *text,
                      size_t length) {
   const char *bracket = memchr(text, '[', length), *end = bracket ? memchr(bracket, ']', length) : NULL;
@@ -48,7 +49,8 @@ static size_t stem(const char *name) {
   return length;
 }
 
-// By what stands before the last number, then by that: n9 before n10, and those of one width together.
+// Orders by the text before the last number, then by that number: n9 comes before n10, and numbers of the same width
+// are together.
 static int by_name(const void *a, const void *b) {
   const char *one = *(const char *const *)a, *other = *(const char *const *)b;
   size_t of_one = stem(one), of_other = stem(other);

@@ -13,7 +13,7 @@ static void check_output(const struct slurm_maker *maker, const struct slurm_run
 }
 
 void slurm_make_nsys(const struct slurm_maker *maker, struct slurm_run *run) {
-  // nsys's own names of its options; those of the table have '_' for '-'.
+  // The names of nsys's options; the table's keys have '_' instead of '-'.
   static const struct {
     const char *key, *option;
   } options[] = {{"output", "output"},

@@ -35,7 +35,7 @@ static const struct slurm_schema *schema_of(const struct slurm_maker *maker) {
   return maker->test->type == SLURM_TEST_NIXL_EP ? &slurm_keys_nixl_ep : &slurm_keys_nixl_bench;
 }
 
-// num_tokens: num-tokens.
+// Turns num_tokens into num-tokens.
 static const char *kebab(struct slurm_memory *memory, const char *key) {
   char *name = slurm_memory_take(memory, strlen(key) + 1);
   if (!name)
@@ -47,7 +47,7 @@ static const char *kebab(struct slurm_memory *memory, const char *key) {
   return name;
 }
 
-// Sizes of nixlbench may have units; Weft's options want bytes.
+// Sizes of nixlbench may have units; Weft's options take bytes.
 static const char *plain_value(const struct slurm_maker *maker, const struct toml_value *value) {
   size_t length = strlen(value->key ? value->key : "");
   uint64_t bytes;
@@ -107,7 +107,7 @@ static void unknown_key(const struct slurm_maker *maker, const struct toml_value
 static void check(const struct slurm_maker *maker, const struct slurm_run *run, const struct toml_value *arg,
                   const struct toml_value *value, const char *name, const char *text) {
   const char *near = NULL;
-  if (maker->request->as_written) { // the program's own, unless it is a key that has to be there, misspelt
+  if (maker->request->as_written) { // the program's own options are not checked, except a misspelt required key
     near = slurm_schema_nearest(schema_of(maker), arg->key);
     if (near && slurm_schema_find(schema_of(maker), near)->required && !slurm_test_arg(maker->test, near))
       unknown_key(maker, arg, NULL);
@@ -145,7 +145,7 @@ static void add_option(const struct slurm_maker *maker, struct slurm_run *run, c
   if (is_given_twice(maker, arg))
     return;
   check(maker, run, arg, value, name, text);
-  if (text || value->boolean) // false: it is left out
+  if (text || value->boolean) // an option that is false is left out
     slurm_settings_add(maker->memory, &run->args, name, text);
 }
 

@@ -139,7 +139,7 @@ static void report_missing(const struct slurm_maker *maker) {
   const struct toml_value *args = test ? slurm_test_get(test, "cmd_args") : NULL;
   if (!test)
     slurm_fault(maker->faults, slurm_place("--plan"), "there is no plan: want --plan FILE, or files of tests");
-  if (!args) // which is told already
+  if (!args) // the fault is reported already
     return;
   for (size_t i = 0; i < test->num_args; i++)
     if (slurm_schema_misspells(test->args[i], "plan", maker->faults) ||
@@ -161,7 +161,7 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
     report_missing(maker);
     return;
   }
-  if (value == file && value->type != TOML_STRING) // which is told already
+  if (value == file && value->type != TOML_STRING) // the fault is reported already
     return;
   if (value->type == TOML_STRING && !*value->text)
     slurm_fault(maker->faults, value->at, "%s is an empty string; want a file's path%s", plan ? "plan" : "input_json",
@@ -169,10 +169,10 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
   else if (value->type == TOML_ARRAY || (value->type == TOML_STRING && is_json(value->text)))
     from_value(maker, run, value);
   else if (value->type == TOML_STRING && maker->request->as_written)
-    run->plan_source = value->text; // of the image
+    run->plan_source = value->text; // a path in the image
   else if (value->type == TOML_STRING)
     load(maker, run, find_file(maker, value), value->at);
-  else if (value != slurm_test_arg(maker->test, "plan")) // else it is told already
+  else if (value != slurm_test_arg(maker->test, "plan")) // else it is reported already
     slurm_fault(maker->faults, value->at, "a plan is %s; want a file's path, JSON, or a list of lists there",
                 toml_type_name(value->type));
 }

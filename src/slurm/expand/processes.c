@@ -26,7 +26,7 @@ static uint32_t number_of(const struct toml_value *value) {
 void slurm_make_processes(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct toml_value *value = slurm_maker_arg(maker, "num_processes_per_node");
   const uint32_t nodes = run->resources.num_nodes, option = maker->request->processes_per_node;
-  // Excluded from the grid: a number for each node. That a list is empty is told already.
+  // The list is excluded from the grid: it has one number for each node. An empty list is reported already.
   bool each = value && value->type == TOML_ARRAY && value->count && !option;
   if (each && value->count != nodes)
     slurm_fault(maker->faults, value->at,
@@ -42,7 +42,7 @@ void slurm_make_processes(const struct slurm_maker *maker, struct slurm_run *run
   }
 }
 
-// "registry.io/a/b:1" is "registry.io#a/b:1" to enroot, whose names without a registry are Docker's.
+// enroot writes "registry.io/a/b:1" as "registry.io#a/b:1"; a name without a registry is Docker's.
 static const char *enroot_name(struct slurm_memory *memory, const char *image) {
   const char *slash = strchr(image, '/');
   size_t host = slash ? (size_t)(slash - image) : 0;
@@ -61,11 +61,11 @@ static enum slurm_container runtime(const struct slurm_maker *maker) {
     return strcmp(name, "apptainer") == 0 ? SLURM_APPTAINER
            : strcmp(name, "pyxis") == 0 || strcmp(name, "enroot") == 0
                ? SLURM_PYXIS
-               : SLURM_NO_CONTAINER; // or it is told already that it is wrong
+               : SLURM_NO_CONTAINER; // or a wrong name, which is reported already
   return maker->request->as_written || maker->request->image ? SLURM_PYXIS : SLURM_NO_CONTAINER;
 }
 
-// HOST:CONTAINER, perhaps with flags behind it.
+// Whether the text is HOST:CONTAINER, perhaps followed by flags.
 static bool is_mount(const char *text) {
   size_t host = strcspn(text, ":");
   return host && text[host] && text[host + 1] && text[host + 1] != ':';
@@ -96,7 +96,7 @@ void slurm_make_container(const struct slurm_maker *maker, struct slurm_run *run
   add_mounts(maker, image);
   if (image->kind == SLURM_NO_CONTAINER)
     return;
-  if (strpbrk(run->directory, ",:")) // which part one mount from the next, and its two paths
+  if (strpbrk(run->directory, ",:")) // these characters separate mounts, and the two paths of a mount
     slurm_fault(maker->faults, slurm_place("--output-dir"),
                 "containers get the runs' folders by their paths: want one without ',' and ':'");
   image->image = request->image        ? request->image

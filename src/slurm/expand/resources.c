@@ -1,4 +1,5 @@
-// Nodes, partition, time and what else a job asks for: of the command line, else of the test, else of the system.
+// Finds the nodes, the partition, the time limit and whatever else a job requests: from the command line, else from the
+// test, else from the system.
 #include "slurm/expand/maker.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char *checked(const struct slurm_maker *maker, const char *option, 
   return want ? NULL : text;
 }
 
-// A word of a #SBATCH line.
+// Checks a word that becomes part of an #SBATCH line.
 static const char *choose(const struct slurm_maker *maker, const char *option, const char *text, const char *key) {
   return text ? checked(maker, option, text, slurm_line_check) : toml_string(toml_get(maker->system, key));
 }
@@ -32,7 +33,7 @@ static const struct toml_value *find_named(const struct toml_value *list, const 
   return NULL;
 }
 
-// A list of texts as one, with commas.
+// Joins a list of texts with commas.
 static const char *join(struct slurm_memory *memory, const char *before, const struct toml_value *list) {
   for (size_t i = 0; list && i < list->count; i++)
     if (toml_string(&list->children[i]))
@@ -40,7 +41,7 @@ static const char *join(struct slurm_memory *memory, const char *before, const s
   return before;
 }
 
-// The nodes of the lists that a group or a partition has, into `names`.
+// Adds the nodes in the lists of a group or a partition to `names`.
 static void add_nodes(const struct slurm_maker *maker, struct slurm_memory *memory, struct slurm_words *names,
                       const struct toml_value *owner) {
   const struct toml_value *lists = toml_get(owner, "nodes");
@@ -70,7 +71,7 @@ struct groups {
   struct slurm_words wanted;                  // nodes of the groups, and those that the test names
 };
 
-// PARTITION:GROUP:COUNT: so many nodes of a group.
+// Takes COUNT nodes of a group, from the text PARTITION:GROUP:COUNT.
 static void take_group(const struct slurm_maker *maker, struct slurm_resources *resources, struct groups *groups,
                        const struct toml_value *value, const char *colon, const char *number) {
   const struct toml_value *partition =
@@ -102,7 +103,7 @@ static void take_group(const struct slurm_maker *maker, struct slurm_resources *
   }
 }
 
-// The nodes of the partition that none of the wanted groups has, and that the test does not name.
+// Excludes the nodes of the partition that are in none of the wanted groups and that the test does not name.
 static void take_groups(const struct slurm_maker *maker, struct slurm_resources *resources, struct groups *groups) {
   struct slurm_words all = {0};
   resources->partition = toml_string(toml_get(groups->partition, "name"));
@@ -131,7 +132,7 @@ static void take_node(const struct slurm_maker *maker, struct slurm_resources *r
   *named += count;
 }
 
-// nodes of the test.
+// Takes `nodes` of the test.
 static void take_nodes(const struct slurm_maker *maker, struct slurm_resources *resources, size_t *named) {
   const struct toml_value *nodes = slurm_maker_get(maker, "nodes");
   struct groups groups = {0};
@@ -143,7 +144,7 @@ static void take_nodes(const struct slurm_maker *maker, struct slurm_resources *
   slurm_memory_free(&groups.memory);
 }
 
-// exclude_nodes of the test, beside what its groups exclude.
+// Adds `exclude_nodes` of the test to the nodes that its groups exclude.
 static void take_exclude(const struct slurm_maker *maker, struct slurm_resources *resources) {
   const struct toml_value *exclude = slurm_maker_get(maker, "exclude_nodes");
   for (size_t i = 0; exclude && exclude->type == TOML_ARRAY && i < exclude->count; i++) {
@@ -155,7 +156,8 @@ static void take_exclude(const struct slurm_maker *maker, struct slurm_resources
   resources->exclude = join(maker->memory, resources->exclude, exclude && exclude->type == TOML_ARRAY ? exclude : NULL);
 }
 
-// A node that is named twice would be counted twice, and Slurm adds one that nobody named. Returns how many there are.
+// Reports a node that is named twice: it would be counted twice, and Slurm would add a node that nobody named. Returns
+// the number of nodes.
 static size_t check_twice(const struct slurm_maker *maker, const char *list, size_t named) {
   const struct toml_value *nodes = slurm_maker_get(maker, "nodes");
   struct slurm_memory memory = {0};
@@ -201,7 +203,7 @@ static void take_time(const struct slurm_maker *maker, struct slurm_resources *r
   const char *option = checked(maker, "--time-limit", maker->request->time_limit, slurm_time_limit_check);
   resources->time_limit = option ? option : toml_string(slurm_maker_get(maker, "time_limit"));
   if (resources->time_limit && slurm_time_limit_read(resources->time_limit, &resources->time_limit_s))
-    resources->time_limit = NULL; // which is told already
+    resources->time_limit = NULL; // the fault is reported already
   uint64_t limit = resources->time_limit_s;
   resources->warn_s = maker->request->warn_s        ? maker->request->warn_s
                       : limit && limit / 4 < WARN_S ? (uint32_t)(limit / 4)
@@ -219,7 +221,7 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
     return;
   for (size_t i = 0; list->type == TOML_ARRAY && i < list->count; i++)
     if (!toml_string(toml_get(&list->children[i], "name")))
-      return; // which is told already
+      return; // the fault is reported already
   if (maker->request->partition)
     slurm_fault(maker->faults, slurm_place("--partition"), "the system has no partition \"%s\"", partition);
   else if (preset)
@@ -227,7 +229,7 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
                 partition);
 }
 
-// The place of the number of nodes.
+// The place that gives the number of nodes.
 static struct toml_place place_of_number(const struct slurm_maker *maker) {
   const struct toml_value *number = slurm_maker_get(maker, "num_nodes"), *nodes = slurm_maker_get(maker, "nodes");
   if (maker->request->nodes || maker->request->node_list)
@@ -244,7 +246,7 @@ static void check_number(const struct slurm_maker *maker, const struct slurm_res
   const size_t errors = maker->faults->errors;
   struct slurm_memory memory = {0};
   struct slurm_words all = {0};
-  if (!toml_get(partition, "nodes")) // it may have more than its groups
+  if (!toml_get(partition, "nodes")) // without a list the partition may have more nodes than its groups
     return;
   add_all_nodes(maker, &memory, &all, partition);
   slurm_names_sort(&all);
@@ -256,7 +258,8 @@ static void check_number(const struct slurm_maker *maker, const struct slurm_res
   slurm_memory_free(&memory);
 }
 
-// Whether so many of the nodes in `all`, which has them, are left without those in `exclude`.
+// Checks that `wanted` of the nodes in `all` are left without those in `exclude`. Returns true if `all` has too few
+// anyway.
 static bool check_left(const struct slurm_maker *maker, struct slurm_memory *memory, struct slurm_words *all,
                        struct slurm_words *exclude, size_t wanted, const char *which) {
   const struct toml_value *list = slurm_maker_get(maker, "exclude_nodes");
@@ -289,7 +292,7 @@ static void check_exclude(const struct slurm_maker *maker, const struct slurm_re
   slurm_names_add(&memory, &exclude, resources->exclude);
   if (resources->nodes)
     slurm_names_add(&memory, &named, resources->nodes);
-  if (toml_get(partition, "nodes")) // else it may have more than its groups
+  if (toml_get(partition, "nodes")) // else the partition may have more nodes than its groups
     add_all_nodes(maker, &memory, &all, partition);
   slurm_names_sort(&named);
   if (check_left(maker, &memory, &named, &exclude, named.count, "of those that are named"))

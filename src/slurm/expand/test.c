@@ -30,7 +30,7 @@ const char *slurm_test_string(const struct slurm_test *test, const char *key) {
   return toml_string(slurm_test_get(test, key));
 }
 
-// Members of `table` into list[*count], each in the place of one of its name.
+// Adds the members of `table` to list[*count]; a member replaces one of the same name.
 static void lay_over(const struct toml_value **list, size_t *count, const struct toml_value *table) {
   for (size_t i = 0; table && table->type == TOML_TABLE && i < table->count; i++) {
     size_t at = 0;
@@ -54,7 +54,7 @@ static const struct toml_value **merge(struct slurm_memory *memory, const struct
   return list;
 }
 
-// The values and required keys of the merged cmd_args. Keys that are options are looked at with the run.
+// Checks the values and required keys of the merged cmd_args. Keys that are options are checked with the run.
 static void check_args(const struct slurm_test *test, struct slurm_faults *faults) {
   const struct slurm_schema *schema = test->type == SLURM_TEST_NIXL_EP ? &slurm_keys_nixl_ep : &slurm_keys_nixl_bench;
   const struct toml_value *table = slurm_test_get(test, "cmd_args");
@@ -113,7 +113,7 @@ static struct slurm_test *add(struct slurm_tests *tests, struct slurm_memory *me
 
 static void no_such_test(struct slurm_files *files, const struct toml_value *name, struct slurm_faults *faults) {
   struct nearest nearest = {.wanted = name->text};
-  bool unnamed = faults->unread; // one that may have this name, and whose own fault is told
+  bool unnamed = faults->unread; // an unread file may have this name; its fault is reported already
   for (size_t i = 0; i < files->count; i++) {
     const struct toml_value *found = toml_get(files->list[i].root, "name");
     if (files->list[i].kind == SLURM_KIND_TEST && found)
@@ -152,7 +152,7 @@ static bool is_misspelt(const struct toml_value *entry, const char *name, const 
   return false;
 }
 
-// An entry is a whole test, or names one.
+// Checks that an entry either is a whole test or names one.
 static void check_mechanism(const struct toml_value *entry, struct slurm_faults *faults) {
   static const char *const needed[] = {"name", "description", "test_template_name", "cmd_args"};
   const struct toml_value *name = toml_get(entry, "test_name"), *path = toml_get(entry, "path");
@@ -201,7 +201,7 @@ static void add_entry(struct slurm_tests *tests, struct slurm_files *files, stru
   finish(test, memory, faults);
 }
 
-// A test's name becomes an id: what a directory's name should not have becomes a hyphen.
+// A test's name becomes an id: characters that a directory's name should not have become underscores.
 static const char *id_of(struct slurm_memory *memory, const char *name) {
   char *id = slurm_memory_take(memory, strlen(name) + 5);
   if (!id)
@@ -231,7 +231,7 @@ static void add_file(struct slurm_tests *tests, struct slurm_memory *memory, con
   finish(test, memory, faults);
 }
 
-// Test files that were given and that no entry names: nothing runs, but their faults are told.
+// Checks the given test files that no entry names: none of them runs, but their faults are reported.
 static void check_unnamed(const struct slurm_tests *tests, const struct slurm_files *files, struct slurm_memory *memory,
                           struct slurm_faults *faults) {
   for (size_t i = 0; i < files->count; i++) {

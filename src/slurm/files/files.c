@@ -43,7 +43,7 @@ static bool find_kind(const struct toml_value *root, enum slurm_file_kind *kind)
   return best > second;
 }
 
-// Finds the file in the list, even by another path.
+// Finds the file in the list, also if the list has it under another path.
 static struct slurm_file *find(const struct slurm_files *files, const struct stat *status) {
   for (size_t i = 0; i < files->count; i++)
     if (files->list[i].device == status->st_dev && files->list[i].inode == status->st_ino)
@@ -51,7 +51,7 @@ static struct slurm_file *find(const struct slurm_files *files, const struct sta
   return NULL;
 }
 
-// The last error, at the place in the file that it begins with.
+// Reports the last error, at the place in the file that the error's text begins with.
 static void report_last_error(const struct slurm_file *file, struct slurm_faults *faults) {
   const char *why = weft_last_error();
   struct toml_place at = slurm_place(file->path);
@@ -70,14 +70,14 @@ static int add(struct slurm_files *files, struct slurm_memory *memory, const cha
   struct slurm_file file = {.path = slurm_memory_keep(memory, path), .of_folder = of_folder};
   struct stat status = {0};
   if (stat(path, &status) == 0 && (find(files, &status) || (of_folder && !S_ISREG(status.st_mode))))
-    return 0; // nobody named a FIFO, which may have no writer
+    return 0; // in a folder, ignore a FIFO, which may have no writer
   file.device = status.st_dev;
   file.inode = status.st_ino;
   int err = toml_load(&file.root, file.path);
   if (err == WEFT_ERR_UNSUPPORTED || err == WEFT_ERR_NOMEM)
     return err;
   if (err) {
-    if (!of_folder) // nobody named it
+    if (!of_folder) // a file of a folder that nobody named is ignored
       report_last_error(&file, faults);
     return 0;
   }
@@ -122,7 +122,7 @@ static int add_folder(struct slurm_files *files, struct slurm_memory *memory, co
   return err;
 }
 
-// An option wants a file of its kind.
+// Adds the file of an option, which has to have the option's kind.
 static int add_of_kind(struct slurm_files *files, struct slurm_memory *memory, const char *path,
                        enum slurm_file_kind kind, const char *option, struct slurm_faults *faults) {
   size_t before = files->count;
@@ -179,7 +179,7 @@ struct slurm_file *slurm_files_path(struct slurm_files *files, struct slurm_memo
   struct slurm_file *file = stat(path, &status) == 0 ? find(files, &status) : NULL;
   if (file && file->kind == SLURM_KIND_TEST)
     return file;
-  if (file) // else it is told what is wrong with it
+  if (file) // else its fault is reported already
     slurm_fault(faults, at, "%s is %s; want a test", path, schemas[file->kind]->what);
   return NULL;
 }

@@ -32,7 +32,7 @@ int slurm_directory_check(const char *path) {
   return 0;
 }
 
-// Refuses a parent in which other users may rename entries: they could put another directory in the place of ours.
+// Refuses a parent in which other users may rename entries, since they could replace our directory by another one.
 static int check_parent(const char *path) {
   struct stat status;
   if (stat(path, &status) != 0)

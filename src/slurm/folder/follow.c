@@ -27,9 +27,9 @@ struct follow {
   const struct slurm_record *record;
   FILE *out;
   struct followed *runs;
-  const char *id; // of the run whose phases are read
+  const char *id; // the run whose phases are read
   uint32_t num_phases;
-  bool silent; // Slurm does not answer, and that was said
+  bool silent; // Slurm does not answer, and this has been printed
 };
 
 static void say(const struct follow *follow, const char *id, const char *format, ...)
@@ -72,7 +72,7 @@ static void show_state(struct follow *follow, size_t i, const struct slurm_run_s
   struct followed *seen = &follow->runs[i];
   uint32_t job = follow->record->jobs[run->job].id;
   bool same = seen->shown == state->progress && strcmp(seen->reason, state->reason) == 0;
-  if (state->progress != SLURM_WAITS && !slurm_progress_is_end(seen->shown)) // a run may have ended between two looks
+  if (state->progress != SLURM_WAITS && !slurm_progress_is_end(seen->shown)) // a run may have ended between two checks
     show_phases(follow, i);
   if (same)
     return;
@@ -86,7 +86,7 @@ static void show_state(struct follow *follow, size_t i, const struct slurm_run_s
   seen->shown = state->progress;
 }
 
-// `*left`: runs that have not ended; `*bad`: those that ended otherwise than passed.
+// `*left`: runs that have not ended; `*bad`: runs that ended without passing.
 static int look_at_queue(struct follow *follow, struct slurm_run_state *states, size_t *left, size_t *bad) {
   size_t count = follow->record->num_runs;
   int err = slurm_states_read(follow->record, states, NULL);

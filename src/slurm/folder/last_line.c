@@ -11,8 +11,8 @@
 #include "slurm/folder/state.h"
 
 enum {
-  TAIL = 4096, // bytes at a log's end that are looked at
-  LINE = 200,  // most of a line that are shown
+  TAIL = 4096, // bytes that are read at the end of a log
+  LINE = 200,  // bytes of a line that are shown, at most
 };
 
 // How useful a log is to explain a failure: most useful is that of a node for which srun reported an error.
@@ -35,7 +35,7 @@ static int rank_of(const char *name) {
   return strcmp(name, "pre_test.log") == 0 ? OF_PRE_TEST : strcmp(name, "job.log") == 0 ? OF_JOB : -1;
 }
 
-// The last line that says more than that a step failed, or where the help is; the caller frees it.
+// Returns the last line that says more than that a step failed or where to find help. The caller frees it.
 static char *choose_line(char *tail, int *rank) {
   char *chosen = NULL, *state, *any = NULL;
   for (char *line = strtok_r(tail, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
@@ -60,11 +60,11 @@ static char *read_line(const char *path, int *rank, struct timespec *time) {
   fclose(file);
   tail[size] = '\0';
   *time = info.st_mtim;
-  char *whole = skipped ? strchr(tail, '\n') : NULL; // the first line is not whole, and counts where it is the last
+  char *whole = skipped ? strchr(tail, '\n') : NULL; // an incomplete first line is used only if it is the last
   return choose_line(whole && whole[1] ? whole : tail, rank);
 }
 
-// Of the nodes whose steps failed the first one counts: the others were only ended because of it.
+// If steps failed on several nodes, the node whose log changed first counts: the others were ended because of it.
 static bool is_better(const struct found *one, const struct found *than) {
   if (!than->line || one->rank != than->rank)
     return !than->line || one->rank > than->rank;
@@ -91,7 +91,7 @@ static size_t shortened(const char *line) {
   size_t length = strlen(line);
   if (length <= LINE)
     return length;
-  for (length = LINE; length > 0 && (line[length] & 0xc0) == 0x80;) // not within a letter of UTF-8
+  for (length = LINE; length > 0 && (line[length] & 0xc0) == 0x80;) // not within a character of UTF-8
     length--;
   return length;
 }

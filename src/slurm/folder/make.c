@@ -25,7 +25,7 @@ static int write_text(FILE *out, const void *arg) {
   return 0;
 }
 
-// Takes over the text.
+// Takes ownership of the text.
 static int save(const char *directory, const char *name, struct text *text) {
   char *path = NULL;
   if (text->failed || !text->data || asprintf(&path, "%s/%s", directory, name) < 0) {
@@ -140,7 +140,7 @@ static bool same_jobs(const json_t *json, const char *path) {
   return same;
 }
 
-// Whether jobs of the batch there have been submitted, or may have been. Behind --test-only none have.
+// Whether jobs of the batch in `path` have been submitted, or may have been. After --test-only none have.
 static bool is_begun(const char *path) {
   json_t *there = NULL;
   bool begun = json_file_load(path, "a batch", &there) != 0 || !json_object_get(there, "weft_slurm") ||
@@ -163,7 +163,7 @@ static bool file_has(const char *path, const struct text *text) {
   return same;
 }
 
-// Whether a run there has this one's plan, sizes and resources: run.toml has all of them.
+// Whether the run in the directory has the plan, sizes and resources of this run: run.toml contains all of them.
 static bool same_run(const struct slurm_batch *batch, const struct slurm_run *run) {
   struct text toml = {0};
   char *path = NULL;
@@ -190,12 +190,12 @@ static int check_same(const struct slurm_batch *batch, const json_t *json, const
 static int write_all(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs, const json_t *json,
                      const char *path) {
   int err = slurm_directory_make(batch->directory, strlen(batch->directory));
-  if (!err && unlink(path) != 0 && errno != ENOENT) // of one that was not begun
+  if (!err && unlink(path) != 0 && errno != ENOENT) // of a batch that was not begun
     err = fail_errno(errno, "cannot remove %s", path);
   for (size_t i = 0; !err && i < batch->num_runs; i++)
     err = write_run(batch, &batch->runs[i]);
   for (size_t i = 0; !err && i < jobs->count; i++) {
-    struct text text = {0}; // of a job with several runs; that of one run is the run's own, written above
+    struct text text = {0}; // of a job with several runs; a job of one run uses the run's script, written above
     text_add(&text, "%s", jobs->list[i].text);
     err = save(batch->directory, jobs->list[i].script, &text);
   }

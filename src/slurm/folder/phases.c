@@ -35,7 +35,7 @@ static bool is_later(const struct timespec *a, const struct timespec *b) {
   return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-// Takes over `path`.
+// Takes ownership of `path`.
 static void offer(struct newest *newest, char *path) {
   struct stat info;
   if (path && lstat(path, &info) == 0 && S_ISREG(info.st_mode) &&

@@ -151,7 +151,7 @@ char *slurm_record_path(const struct slurm_record *record, const struct slurm_ru
   return made < 0 ? NULL : path;
 }
 
-// Sets a member of a part of the document, and keeps all of it.
+// Sets a member of a part of the document, and leaves the rest as it is.
 static int note(struct slurm_record *record, json_t *part, const char *member, uint32_t id) {
   char *path = slurm_record_path(record, NULL, SLURM_FILE_BATCH);
   int err = path && json_object_set_new(part, member, json_integer(id)) == 0 ? 0 : WEFT_ERR_NOMEM;

@@ -30,7 +30,8 @@ static void copy_text(char *to, size_t cap, const char *from) {
   printable_text(to);
 }
 
-// Judges a run by its results. A document without `passed` is a benchmark's, which is written when it has passed.
+// Judges a run by its results. A document without `passed` is a benchmark's: it is written when the benchmark
+// has passed.
 static void judge_results(struct slurm_run_state *state) {
   json_t *json = NULL;
   if (json_file_load(state->results, "results", &json) != 0) {
@@ -47,7 +48,7 @@ static void judge_results(struct slurm_run_state *state) {
   json_decref(json);
 }
 
-// The exit status in a file of the run's directory; negative: there is none. PROTOCOL: the file is not whole.
+// Reads the exit status from a file of the run's directory; negative: there is none. PROTOCOL: the file is incomplete.
 static int load_status(const struct slurm_record *record, const struct slurm_run_record *run, const char *name,
                        int *status) {
   char *path = slurm_record_path(record, run, name);
@@ -61,8 +62,8 @@ static int load_status(const struct slurm_record *record, const struct slurm_run
   return err;
 }
 
-// The exit status that the job's script left; negative: it left none. The new file is still there where the script
-// could not write it, or not put it in the other one's place, which is then an earlier attempt's.
+// The exit status that the job's script wrote; negative: there is none. If the script could not write the new file, or
+// could not rename it, the new file still exists. Then the old file, if any, is from an earlier attempt.
 static int left_status(const struct slurm_record *record, const struct slurm_run_record *run, bool *unwritten) {
   int status, err = load_status(record, run, SLURM_FILE_STATUS_NEW, &status);
   *unwritten = err == WEFT_ERR_PROTOCOL;
@@ -106,8 +107,8 @@ static void judge_status(struct slurm_run_state *state, int status) {
   snprintf(state->reason, sizeof state->reason, "the run ended with exit status %d", status);
 }
 
-// A job that has ended, or that Slurm has forgotten (`job` NULL). Slurm's state has precedence over old results: a job
-// that was cancelled or reached its limit has not passed.
+// Judges a job that has ended, or that Slurm has forgotten (`job` is NULL). Slurm's state has precedence over old
+// results: a job that was cancelled or reached its limit has not passed.
 static void judge_end(struct slurm_run_state *state, const struct slurm_job *job, int status) {
   if (state->results)
     judge_results(state);
@@ -169,7 +170,7 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
   if (!of->id)
     return;
   bool unwritten;
-  const int status = left_status(record, run, &unwritten); // before the results, which are there when it is
+  const int status = left_status(record, run, &unwritten); // read before the results, which exist if it exists
   char *path = slurm_record_path(record, run, "");
   struct slurm_phases phases = {0};
   if (path) {

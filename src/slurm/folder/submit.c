@@ -50,7 +50,8 @@ static bool any_left(const struct slurm_record *record) {
   return false;
 }
 
-// Jobs that the queue has before the first one is submitted belong to a batch of this name whose directory is gone.
+// Jobs that are in the queue before the first submission belong to an earlier batch of this name, whose directory is
+// gone.
 static int begin(struct slurm_record *record, const struct slurm_jobs *queue) {
   uint32_t last = 0;
   if (record->begun)
@@ -88,7 +89,7 @@ static int check_directories(const struct slurm_record *record) {
   for (size_t i = 0; !err && i < record->num_runs; i++) {
     char *path = slurm_record_path(record, &record->runs[i], "");
     if (path)
-      path[strlen(path) - 1] = '\0'; // its slash, behind which a link is followed
+      path[strlen(path) - 1] = '\0'; // without its slash, which would make the check follow a symbolic link
     err = path ? slurm_directory_check(path) : fail(WEFT_ERR_NOMEM, "no memory for a path");
     free(path);
   }

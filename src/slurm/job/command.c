@@ -23,7 +23,7 @@ enum { OUT, ERR, STREAMS };
 struct running {
   const char *name;
   pid_t pid;
-  int fds[STREAMS]; // ends of pipes that are read; -1: closed
+  int fds[STREAMS]; // read ends of pipes; -1: closed
   struct text said; // standard error
 };
 
@@ -97,7 +97,7 @@ static bool read_all(struct running *running, struct text *out, uint64_t deadlin
   return true;
 }
 
-// The last line of what it said, without "sbatch: error: " before it.
+// The last line of the command's standard error, without a leading "sbatch: error: ".
 static const char *last_words(struct text *said) {
   while (said->size > 0 && strchr(" \n\r", said->data[said->size - 1]))
     said->data[--said->size] = '\0';

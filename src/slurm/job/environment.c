@@ -14,11 +14,11 @@ extern char **environ;
 
 enum { MOST_NAME = 64 };
 
-// What the script or the command line always says, perhaps by leaving it out.
+// Options that the script or the command line always decides, sometimes by leaving them out.
 static const char *const settled[] = {"ARRAY_INX", "NO_KILL", "NO_REQUEUE", "REQUEUE", "TEST_ONLY", "WAIT"};
 
-// The options of the #SBATCH lines, as "\n--time\n--nodes\n". sbatch says what is wrong with a script that is not
-// there.
+// Reads the options of the #SBATCH lines into one text, each at the begin of a line, such as "--time". If the script
+// does not exist, sbatch reports that.
 static void read_directives(struct text *options, const char *script) {
   static const char head[] = "#SBATCH ";
   FILE *file = script ? fopen(script, "re") : NULL;
@@ -35,7 +35,7 @@ static void read_directives(struct text *options, const char *script) {
     fclose(file);
 }
 
-// Whether the script has the option of a variable: --open-mode of OPEN_MODE.
+// Whether the script has the option of a variable, for instance --open-mode for OPEN_MODE.
 static bool is_said(const char *name, size_t size, const char *directives) {
   char option[MOST_NAME];
   if (size == strlen("TIMELIMIT") && strncmp(name, "TIMELIMIT", size) == 0)

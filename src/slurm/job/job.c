@@ -23,7 +23,7 @@ int slurm_job_submit(const struct slurm_submit *submit, uint32_t *id) {
     text_add(&words[2], "--array=%s", submit->array);
     argv[count++] = words[2].data;
   }
-  if (submit->dependencies) { // what can never run any more is cancelled, and does not wait for ever
+  if (submit->dependencies) { // a job that can never run is then cancelled instead of waiting for ever
     text_add(&words[3], "--dependency=%s", submit->dependencies);
     argv[count++] = words[3].data;
     argv[count++] = "--kill-on-invalid-dep=yes";
@@ -56,7 +56,7 @@ static void copy_field(char *to, size_t cap, const char *from) {
   snprintf(to, cap, "%s", from);
 }
 
-// "12", or "12_3" of an array.
+// Reads "12", or "12_3" for a task of an array.
 static bool read_id(struct slurm_job *job, const char *text) {
   char *end;
   job->id = (uint32_t)strtoul(text, &end, 10);
@@ -70,7 +70,7 @@ static int read_line(struct slurm_job *job, char *line) {
   char *field[FIELDS], *rest = line;
   size_t count = 0;
   for (; count < FIELDS && rest; count++)
-    field[count] = strsep(&rest, count + 1 < FIELDS ? "|" : ""); // a path may have any character
+    field[count] = strsep(&rest, count + 1 < FIELDS ? "|" : ""); // paths may have any character
   if (count != FIELDS || !read_id(job, field[0]))
     return fail(WEFT_ERR_PROTOCOL, "squeue printed '%s', and should print ID|STATE|REASON|NODES|NAME|DIRECTORY", line);
   copy_field(job->state, sizeof job->state, field[1]);

@@ -1,4 +1,4 @@
-// The page of a batch: one document, which assets/batch.js of the pages shows.
+// Makes the page of a batch: one document, which assets/batch.js shows.
 #include "page/page.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/printable.h"
 #include "slurm/report/report.h"
 
-// The worst of what its ranks came to gives a phase its state; of ranks that die or leave as planned, none.
+// The state of a phase is the worst state of its ranks; planned deaths and departures do not count.
 static const char *phase_state(const struct results_phase *phase) {
   static const struct {
     enum results_state state;
@@ -89,7 +89,7 @@ int slurm_report_page(const char *path, const struct slurm_report *report) {
   char *directory = strdup(report->record->directory);
   size_t passed = 0;
   if (directory)
-    printable_line(directory); // JSON takes nothing but UTF-8
+    printable_line(directory); // JSON accepts only UTF-8
   for (size_t i = 0; i < report->record->num_runs; i++) {
     passed += report->runs[i].state->progress == SLURM_PASSED;
     json_array_append_new(runs, run_of(report, &report->runs[i]));

@@ -8,7 +8,7 @@
 #include "base/fail.h"
 #include "base/text/text.h"
 
-// The highest bandwidth of a benchmark, in GB/s, of figures that can be believed; 0: there is none.
+// The highest bandwidth of a benchmark in GB/s, without figures that were refused; 0: there is none.
 static double highest_bandwidth(const struct figures *figures) {
   double highest = 0;
   for (uint32_t i = 0; i < figures->num_rows; i++) {
@@ -19,7 +19,7 @@ static double highest_bandwidth(const struct figures *figures) {
   return highest;
 }
 
-// Results that cannot be read are neither: the state of the run says so.
+// If the results cannot be read, the report has neither results nor figures; the state of the run gives the reason.
 static void read_results(struct slurm_reported *reported) {
   const char *path = reported->state->results;
   reported->has_results = path && results_load(&reported->results, path) == 0;

@@ -93,7 +93,7 @@ static const struct table_column rank_columns[RANK_COLUMNS] = {
     {.heading = "why", .wrap = true},
 };
 
-// The worst of a rank's phases gives the colour of all of them; a cell has one.
+// A cell has one colour: the colour of the worst of the rank's phases.
 static enum table_style worst_style(const struct results *results, size_t rank) {
   enum table_style style = TABLE_DIM;
   for (uint32_t p = 0; p < results->num_phases; p++) {

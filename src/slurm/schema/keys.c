@@ -41,7 +41,7 @@ static const struct slurm_key nsys_keys[] = {
 };
 static const struct slurm_schema nsys = SLURM_SCHEMA("nsys", nsys_keys, false);
 
-// Keys of a test, which stand in its own file or in its entry of a scenario.
+// Keys of a test, in its own file or in its entry of a scenario.
 #define TEST_KEYS(required_) \
   {.name = "name", .types = SCHEMA_STRING, .required = required_, .check = slurm_line_check}, \
   {.name = "description", .types = SCHEMA_STRING, .required = required_}, \

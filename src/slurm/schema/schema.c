@@ -1,4 +1,4 @@
-// Checks tables against their keys, and says in words what would be right.
+// Checks tables against their keys, and describes what would be right.
 #include "slurm/schema/schema.h"
 
 #include <inttypes.h>
@@ -60,7 +60,7 @@ static void add_elements(struct text *text, unsigned types) {
     }
 }
 
-// What the key wants, in words; the caller frees it.
+// Describes what the key wants; the caller frees the text.
 static void describe(struct text *text, const struct slurm_key *key) {
   if (key->types & SCHEMA_STRING && key->choices)
     add_choices(text, key);
@@ -184,7 +184,7 @@ static void refuse_key(const struct slurm_schema *schema, const struct toml_valu
               near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-// Whether a key that is not there is only misspelt: then one fault is enough.
+// Whether a missing key is only misspelt: then one fault is enough.
 static bool is_misspelt(const struct slurm_schema *schema, const struct toml_value *table, const char *name) {
   for (size_t i = 0; i < table->count; i++) {
     const char *key = table->children[i].key;

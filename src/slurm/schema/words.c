@@ -8,7 +8,7 @@
 
 enum { MOST_DIGITS = 9, MOST_NODES = 100000, MOST_ID = 100 };
 
-// A number of at most MOST_DIGITS digits at *text, which is then behind it.
+// Reads a number of at most MOST_DIGITS digits at *text, and moves *text behind it.
 static bool read_number(const char **text, uint64_t *number) {
   size_t digits = strspn(*text, "0123456789");
   if (digits == 0 || digits > MOST_DIGITS)
@@ -18,7 +18,7 @@ static bool read_number(const char **text, uint64_t *number) {
   return true;
 }
 
-// minutes, M:S, H:M:S, and with days D-H, D-H:M, D-H:M:S. As in Slurm, the parts may be as large as one likes.
+// Reads minutes, M:S or H:M:S, and with days D-H, D-H:M or D-H:M:S. As in Slurm, each part may have any size.
 static bool read_limit(const char *text, uint64_t *seconds) {
   uint64_t part[4];
   size_t count = 0;
@@ -55,7 +55,7 @@ const char *slurm_time_limit_check(const char *text) {
   return slurm_time_limit_read(text, NULL);
 }
 
-// What is between [ and ], behind which *text then is: numbers and ranges of them.
+// Reads the numbers and ranges between [ and ], and moves *text behind them.
 static bool read_ranges(const char **text, size_t *count) {
   do {
     uint64_t first, last;

@@ -14,7 +14,7 @@ static void directive(struct text *text, const char *option, const char *value) 
   text_add(text, "\n");
 }
 
-// Who ends the job, and what becomes of it then.
+// Writes what ends the job, and what happens then.
 static void write_ends(struct text *text, const struct slurm_header *header) {
   const struct slurm_resources *resources = &header->run->resources;
   directive(text, "time", header->time_limit);
@@ -22,7 +22,7 @@ static void write_ends(struct text *text, const struct slurm_header *header) {
            "# This script gets USR1 so many seconds before the time limit.\n"
            "#SBATCH --signal=B:USR1@%u\n",
            header->warn_s);
-  if (resources->requeue) // with --no-kill a job outlives its nodes, and Slurm does not start it again
+  if (resources->requeue) // with --no-kill a job continues when nodes fail, and Slurm does not start it again
     text_add(text, "# A node that fails ends the job, and Slurm starts it again; so does preemption.\n"
                    "#SBATCH --requeue\n");
   else
@@ -70,7 +70,7 @@ static void add_mounts(struct text *text, const struct slurm_run *run) {
 }
 
 void slurm_part_srun_options(struct text *text, const struct slurm_run *run) {
-  const char *mpi = run->program == SLURM_AS_WRITTEN ? run->resources.mpi : "none"; // agents need it for nothing
+  const char *mpi = run->program == SLURM_AS_WRITTEN ? run->resources.mpi : "none"; // agents do not need it
   if (mpi) {
     text_add(text, " --mpi=");
     slurm_quote_word(text, mpi);
@@ -93,7 +93,7 @@ static void add_profiler(struct text *text, const struct slurm_run *run) {
     text_add(text, " ");
     slurm_quote_word(text, profiler->command.list[i]);
   }
-  if (profiler->command.count && !profiler->has_output) // nsys puts the node's name in
+  if (profiler->command.count && !profiler->has_output) // nsys expands %q{...} to the node's name
     text_add(text, " --output \"$directory/${attempt##*/}-nsys-%%q{SLURMD_NODENAME}\"");
   if (profiler->command.count)
     text_add(text, " \\\n   ");
@@ -113,7 +113,7 @@ void slurm_part_program(struct text *text, const struct slurm_run *run) {
   }
 }
 
-// A new line before what would make this one long.
+// Adds words; begins a new line first if this one would become too long.
 static void add_wrapped(struct text *text, size_t *column, struct text *words) {
   if (*column == 0 || *column + words->size > MOST_COLUMNS) {
     text_add(text, " \\\n   ");
@@ -130,7 +130,7 @@ void slurm_part_options(struct text *text, const struct slurm_run *run) {
   for (size_t i = 0; i < run->args.count; i++) {
     struct text words = {0};
     text_add(&words, "--");
-    slurm_quote_word(&words, run->args.list[i].name); // a key of a file, which may be any text
+    slurm_quote_word(&words, run->args.list[i].name); // a key of a file, so it may be any text
     if (run->args.list[i].value) {
       text_add(&words, " ");
       slurm_quote_word(&words, run->args.list[i].value);

@@ -1,4 +1,4 @@
-// Which jobs a batch becomes: one for each run, an array for each test, or one for all.
+// Divides a batch into jobs: one for each run, an array for each test, or one for all.
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static bool fill(struct slurm_planned_job *job, const struct slurm_batch *batch)
   return !(tasks && !print(&job->array, &array)) && !failed;
 }
 
-// All earlier jobs of the tests that the job's own waits for.
+// Finds all earlier jobs of the tests that the job's test waits for.
 static bool find_needs(struct slurm_planned_jobs *jobs, size_t index, const struct slurm_batch *batch) {
   struct slurm_planned_job *job = &jobs->list[index];
   const struct slurm_run *run = &batch->runs[job->first];
@@ -76,7 +76,7 @@ static size_t count_runs(const struct slurm_batch *batch, size_t first) {
   return count;
 }
 
-// In one job, one run after the other is all there is.
+// One job can only start one run after the other.
 static int check(const struct slurm_batch *batch) {
   for (size_t i = 0; batch->submission == SLURM_ONE_JOB && i < batch->num_runs; i++)
     for (size_t d = 0; d < batch->runs[i].num_dependencies; d++)

@@ -1,4 +1,5 @@
-// Writes how each program is started on the nodes: the step of the first node leads, the steps of the others follow.
+// Writes how each program is started on the nodes: the step of the first node starts the lead, the steps of the others
+// start followers.
 #include <string.h>
 
 #include "slurm/script/parts.h"
@@ -10,7 +11,7 @@ static bool is_late(const struct slurm_run *run) {
   return run->program == SLURM_ELASTIC && run->followers == SLURM_FOLLOWERS_LATE && run->node_first_phase;
 }
 
-// Sizes are the lead's; what is each agent's own is given to all.
+// Passes options that each agent needs itself to all agents; the lead alone gets the sizes.
 static void add_agents_own(struct text *text, const struct slurm_run *run) {
   for (size_t i = 0; i < run->args.count; i++)
     if (strcmp(run->args.list[i].name, "share-gpus") == 0)
@@ -41,7 +42,7 @@ static void write_token(struct text *text) {
                  "export WEFT_TOKEN\n");
 }
 
-// Nodes come in the order in which the plan needs them; those that it never needs do not start.
+// Nodes start in the order in which the plan needs them; nodes that it never needs do not start.
 static void write_late(struct text *text, const struct slurm_run *run) {
   text_add(text, "# In which phase each node's slots are first needed.\nfirst_phases=(");
   for (uint32_t i = 0; i < run->resources.num_nodes; i++) {
@@ -59,8 +60,8 @@ static void write_late(struct text *text, const struct slurm_run *run) {
                  "}\n");
 }
 
-// Behind the program: what leads to the lead. Its address is that of the node on which this script runs, as Slurm knows
-// it within each step.
+// Writes the options behind the program that give a follower the lead's address, which is the address of the node on
+// which this script runs. Slurm provides it within each step.
 static void write_follower(struct text *text, const struct slurm_run *run, const char *option, const char *more) {
   text_add(text, "# Within a step Slurm says where this script runs, which is where the lead is.\n"
                  "for ((i = 1; i < ${#nodes[@]}; i++)); do\n");
@@ -85,7 +86,7 @@ void slurm_part_elastic(struct text *text, const struct slurm_run *run) {
   slurm_part_program(text, run);
   text_add(text, " --plan \"$directory/" SLURM_FILE_PLAN "\" \\\n"
                  "  --num-processes \"${processes[0]}\" ");
-  if (!is_late(run)) // else others come when a phase needs them
+  if (!is_late(run)) // else the other nodes start when a phase needs them
     text_add(text, "--num-agents %u ", nodes);
   text_add(text, "--startup-timeout %u \\\n  --job \"slurm-$SLURM_JOB_ID\" --run-dir \"$attempt\" ",
            run->startup_timeout_s);
@@ -158,7 +159,7 @@ void slurm_part_transfer(struct text *text, const struct slurm_run *run) {
   text_free(&more);
 }
 
-// The program has no rendezvous of its own: who follows needs the lead's port open.
+// The program has no rendezvous of its own: followers need the lead's port to be open.
 static void write_wait_for_port(struct text *text, const struct slurm_run *run) {
   text_add(text,
            "# The program wants its lead's port open before the others come.\n"

@@ -1,4 +1,4 @@
-// Quotes.
+// Quotes words for the shell.
 #include "slurm/script/quote.h"
 
 #include <ctype.h>
@@ -23,7 +23,7 @@ void slurm_quote_word(struct text *text, const char *word) {
   text_add(text, "'");
 }
 
-// The name at `at`, behind its $ and perhaps {; 0: there is none.
+// The length of the name at `at`, which is behind $ and perhaps {; 0: there is none.
 static size_t name_length(const char *at, bool braces) {
   size_t length = 0;
   if (!isalpha((unsigned char)*at) && *at != '_')

@@ -70,15 +70,15 @@ static void write_start(struct text *text, const struct slurm_run *run) {
            run->resources.num_nodes);
 }
 
-// A preempted job may have a time of grace (GraceTime of its partition). Slurm tells the steps at its begin, and
-// requeues the job at its end, unless the job has ended before.
+// A preempted job may have a grace time (GraceTime of its partition). Slurm signals the steps when it begins, and
+// requeues the job when it ends, unless the job has ended before.
 static const char wait_for_requeue[] =
     "  # A job that is preempted with a time of grace is started again if it still runs when that is over.\n"
     "  if [ \"$1\" != 0 ] && scontrol show job \"$SLURM_JOB_ID\" 2> /dev/null | grep -q 'PreemptTime=[0-9]'; then\n"
     "    sleep 1d\n"
     "  fi\n";
 
-// A step for each node: one that fails takes no other with it, and says its own exit status.
+// Each node has a step of its own: a step that fails does not end the others, and has its own exit status.
 static void write_functions(struct text *text, const struct slurm_run *run) {
   text_add(text, SLURM_PART_PIPE);
   text_add(text, "\n# Each node has a step of its own: one that fails takes no other with it.\n"
@@ -137,7 +137,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
            run->resources.requeue ? wait_for_requeue : "");
 }
 
-// A signal goes to pre_test as to a step, and the run does not begin behind it: its time would be over at once.
+// A signal goes to pre_test as it goes to a step, and the run does not begin after that: its time would end at once.
 static const char end_pre_test[] = "; } &\n" SLURM_PART_WAIT "steps=($!)\n"
                                    "[ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
                                    "await \"$!\"\n"

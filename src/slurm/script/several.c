@@ -1,4 +1,4 @@
-// Scripts of several runs: each of them starts the run's own script.
+// Scripts of several runs: each of them starts the scripts of its runs.
 #include <inttypes.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ void slurm_script_write_array(struct text *text, const struct slurm_batch *batch
   text_free(&array);
 }
 
-// The sum of all limits, where each run has one, in hours, minutes and seconds.
+// The sum of all time limits in hours, minutes and seconds, if each run has one.
 static bool add_limits(struct text *limit, const struct slurm_batch *batch, size_t first, size_t count) {
   uint64_t sum = 0;
   for (size_t i = first; i < first + count; i++) {
@@ -78,7 +78,8 @@ static bool waits_for(const struct slurm_run *run, const struct slurm_run *other
   return false;
 }
 
-// For each script the numbers of those that have to have passed; false, and nothing is written, where there are none.
+// Writes for each script the numbers of the scripts that have to have passed. False, and nothing is written: there are
+// none.
 static bool write_needs(struct text *text, const struct slurm_batch *batch, size_t first, size_t count) {
   struct text all = {0};
   bool any = false;

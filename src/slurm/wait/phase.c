@@ -1,4 +1,4 @@
-// Reads events as they come, between looks at the lead's process.
+// Reads events as they are written, and checks between the reads whether the lead's process lives.
 #include "slurm/wait/phase.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ enum { LOOK_MS = 20 };
 
 struct events {
   char *path;
-  long offset; // of what is not read yet
+  long offset; // offset of what is not read yet
 };
 
 static bool begins(const char *line, uint32_t phase) {
@@ -30,7 +30,7 @@ static bool begins(const char *line, uint32_t phase) {
   return is;
 }
 
-// Whole lines alone: the last one may still be being written.
+// Reads only complete lines: the last one may not be completely written yet.
 static bool has_begun(struct events *events, uint32_t phase) {
   FILE *file = fopen(events->path, "re");
   char *line = NULL;
