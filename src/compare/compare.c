@@ -12,7 +12,7 @@
 #include "base/text/text.h"
 #include "compare/statistics/discoveries.h"
 
-static const double false_rate = 0.05; // of the changes that are called more than noise
+static const double false_rate = 0.05; // share of false discoveries among the changes that are called more than noise
 
 const char *const compare_verdict_names[] = {
     [COMPARE_SAME] = "same", [COMPARE_BETTER] = "better", [COMPARE_WORSE] = "worse", [COMPARE_UNKNOWN] = "unknown"};
@@ -52,7 +52,8 @@ static bool are_paired(const struct compare_options *options, const struct compa
   return options->pairing == COMPARE_PAIR_YES || (options->pairing == COMPARE_PAIR_AUTO && took_turns(a, b));
 }
 
-// FNV-1a (Fowler, Noll, Vo): a row draws its own places, whichever rows stand beside it.
+// FNV-1a (Fowler, Noll, Vo). The random numbers of a row depend on the seed, its keys and its figure, not on other
+// rows.
 static uint64_t seed_of(uint64_t seed, const json_t *keys, const char *figure) {
   uint64_t hash = 0xcbf29ce484222325U ^ random_mix(seed);
   char *text = compare_keys_text(keys);

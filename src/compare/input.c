@@ -99,7 +99,7 @@ static int add_stream(struct compare_run *run, FILE *file, const char *name) {
   return err;
 }
 
-// The file of a run's directory.
+// The file to read: of a directory, the results.json in it.
 static int path_of(const char *given, char **path) {
   struct stat info;
   bool directory = stat(given, &info) == 0 && S_ISDIR(info.st_mode);
@@ -130,7 +130,7 @@ int input_add_file(struct compare_run *run, const char *given) {
   return err;
 }
 
-// --- rows that were asked for ---
+// --- choice of rows ---
 
 static bool is_value(const json_t *value, const char *text) {
   if (json_is_string(value))
@@ -141,7 +141,7 @@ static bool is_value(const json_t *value, const char *text) {
   return equal;
 }
 
-// The values of a key, or the keys that there are.
+// Reports that no row has the value, and lists the values of the key; if no row has the key, lists the keys.
 static int none_left(const struct compare_run *run, const char *key, const char *value) {
   json_t *seen = json_object();
   for (size_t i = 0; seen && i < run->num_rows; i++) {
@@ -175,7 +175,7 @@ int input_keep(struct compare_run *run, const char *key, const char *value) {
     matching += is_value(json_object_get(run->rows[i].keys, key), value);
   if (matching == 0)
     return none_left(run, key, value);
-  // Rows that stay come first, in their order; the rest is freed with the run.
+  // Rows that are kept move to the front, in their order; the others are freed together.
   for (size_t i = 0; i < run->num_rows; i++)
     if (is_value(json_object_get(run->rows[i].keys, key), value)) {
       struct compare_row row = run->rows[i];
@@ -189,7 +189,7 @@ int input_keep(struct compare_run *run, const char *key, const char *value) {
   memcpy(rest.rows, &run->rows[kept], rest.num_rows * sizeof *rest.rows);
   compare_run_free(&rest);
   run->num_rows = kept;
-  json_decref(run->index); // places have moved, and no more rows come
+  json_decref(run->index); // the index is stale, and no rows are added any more
   run->index = NULL;
   return 0;
 }

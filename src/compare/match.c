@@ -25,7 +25,7 @@ static bool is_ignored(const struct match_options *options, const char *key) {
   return false;
 }
 
-// The keys that any row has, as members of an object.
+// All keys of the run's rows, as members of an object.
 static json_t *known_keys(const struct compare_run *run, const struct match_options *options) {
   json_t *known = json_object(), *value;
   const char *key;
@@ -37,7 +37,7 @@ static json_t *known_keys(const struct compare_run *run, const struct match_opti
   return known;
 }
 
-// The row's keys without those that `counts` does not have.
+// The keys of the row that `counts` has, too.
 static json_t *keys_that_count(const struct compare_row *row, const json_t *counts) {
   json_t *keys = json_object(), *value;
   const char *key;
@@ -86,7 +86,7 @@ static int ambiguous(const struct compare_run *run, const struct compare_run *ot
   return err;
 }
 
-// From identities to the places of their first rows, and of their second ones.
+// Maps each identity to the place of its first row, and of its second one.
 struct places {
   json_t *first, *second;
 };
@@ -195,7 +195,7 @@ static json_t *merged_keys(const struct compare_row *a, const struct compare_row
   return keys;
 }
 
-// Whether the row of that identity is one row in both runs.
+// Checks that only one row in each run has that identity.
 static int check_single(const struct compare_run *a, const struct compare_run *b, const struct places *left,
                         const struct places *right, const char *text) {
   const json_t *second = json_object_get(left->second, text), *other = json_object_get(right->second, text);
@@ -236,7 +236,7 @@ static int pair_up(struct match *match, const struct compare_run *a, const struc
   return err || match->num_pairs > 0 ? err : nothing_in_common(a, b, counts);
 }
 
-// Moves keys of `own` that `other` does not have to `dropped`, the rest to `counts`.
+// Moves the keys of `own` that `other` does not have to `dropped`, and the others to `counts`.
 static void sort_keys(json_t *own, json_t *other, json_t *counts, json_t *dropped) {
   const char *key;
   json_t *value;

@@ -26,7 +26,7 @@ static struct compare_run *find(struct operands *operands, const char *label) {
   return NULL;
 }
 
-// The file's name without its folder and what follows the last dot; the whole path where that is another run's.
+// The label is the file's name without its folder and its suffix, or the whole path if another run has this label.
 static void label_of(struct operands *operands, const char *path, char label[COMPARE_NAME]) {
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/')
@@ -55,7 +55,7 @@ static int add_file(struct operands *operands, struct compare_run *run, const ch
   operands->read_stdin |= strcmp(path, "-") == 0;
   if (!run->path && !(run->path = strdup(path)))
     return fail(WEFT_ERR_NOMEM, "no memory for a path");
-  printable_line(run->path); // which is only shown
+  printable_line(run->path); // the path is only shown
   int err = whole_file_check_input("html", operands->html, path);
   if (!err)
     err = whole_file_check_input("save-baseline", operands->baseline, path);
@@ -73,7 +73,7 @@ static struct compare_run *new_run(struct operands *operands) {
   return NULL;
 }
 
-// Each of the names between commas.
+// Adds each file of a list with commas.
 static int add_files(struct operands *operands, struct compare_run *run, char *files) {
   int err = 0;
   for (char *path; !err && (path = strsep(&files, ","));)
@@ -83,10 +83,10 @@ static int add_files(struct operands *operands, struct compare_run *run, char *f
 
 int operands_add(struct operands *operands, const char *text) {
   char label[COMPARE_NAME] = "";
-  bool is_file = access(text, F_OK) == 0; // a name with '=' or ',' in it
+  bool is_file = access(text, F_OK) == 0; // a file's name may have '=' or ',' in it
   const char *equals = is_file ? NULL : strchr(text, '=');
   if (equals && memchr(text, '/', (size_t)(equals - text)))
-    equals = NULL; // in a folder's name
+    equals = NULL; // the '=' is part of a folder's name
   if (equals == text || (equals && equals - text >= COMPARE_NAME))
     return fail(WEFT_ERR_INVALID, "%s: want LABEL=FILE with a label of at most %d bytes", text, COMPARE_NAME - 1);
   if (equals)

@@ -42,7 +42,7 @@ char *compare_keys_text(const json_t *keys) {
   return text;
 }
 
-// Room for one more at the end, zeroed, twice as much as before when it is full; NULL: memory ran out.
+// Returns one more zeroed item at the end of the list, whose room doubles when it is full; NULL: memory ran out.
 static void *grow(void **list, size_t *count, size_t size) {
   if ((*count & (*count - 1)) == 0) { // 0, 1, 2, 4, ...: full
     void *longer = realloc(*list, (*count ? 2 * *count : 1) * size);
@@ -127,7 +127,7 @@ double compare_series_mean(const struct compare_series *series) {
 }
 
 static bool is_right(double value) {
-  return value >= 0 && value <= COMPARE_MOST; // and not NaN
+  return value >= 0 && value <= COMPARE_MOST; // false for NaN, too
 }
 
 static int check(const struct compare_figure *figure) {
@@ -150,7 +150,7 @@ static struct compare_series *series_of(struct compare_row *row, const struct co
       return NULL;
     snprintf(series->name, sizeof series->name, "%s", figure->name);
     snprintf(series->unit, sizeof series->unit, "%s", figure->unit);
-    printable_line(series->name); // they may have been cut within a character
+    printable_line(series->name); // the texts may have been cut within a character
     printable_line(series->unit);
     series->higher = figure->higher;
     series->detail = figure->detail;
@@ -168,7 +168,7 @@ int compare_row_add(struct compare_run *run, struct compare_row *row, uint32_t r
   struct compare_series *series = err ? NULL : series_of(row, figure);
   if (!err && !series)
     err = WEFT_ERR_PROTOCOL;
-  // Repeats come in the order of their indexes, but for those that a text has twice.
+  // Repeats have rising indexes. If a text has an index twice, the later repeat gets the next index.
   if (!err && series->num_repeats > 0 && series->repeats[series->num_repeats - 1].index >= repeat)
     repeat = series->repeats[series->num_repeats - 1].index + 1;
   if (!err)

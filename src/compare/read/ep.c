@@ -32,8 +32,8 @@ struct reading {
   uint32_t base;
   struct sum *sums; // [MOST_SUMS]
   size_t num_sums;
-  char data_plane[32];         // operation of the line before
-  double tokens, hidden, topk; // of NIXL EP's performance test; 0: not known
+  char data_plane[32];         // the operation that the line before named
+  double tokens, hidden, topk; // of NIXL EP's performance test; 0: unknown
 };
 
 static bool is_ep(const struct compare_text *text) {
@@ -135,7 +135,7 @@ static int read_second_version(struct reading *reading, unsigned rank, char *lin
   size_t length = strcspn(part, ":");
   double value;
   snprintf(op, sizeof op, "%.*s", (int)(length < sizeof op ? length : sizeof op - 1), part);
-  printable_line(op); // it may have been cut
+  printable_line(op); // its last character may be incomplete
   for (char *c = op; *c; c++)
     if (*c == ' ')
       *c = '_';

@@ -1,8 +1,8 @@
 // Reads what `weft bench --csv` writes (bench/common/output_csv.c): a line of names, then one record for each row.
 //
-// The first column is the run; then come the keys, the figures, and "slowest" and "refused". A figure is one column,
-// NAME_UNIT, or the seven of a distribution, NAME_UNIT_mean to NAME_UNIT_max; NAME_bound follows in both cases, and
-// tells the name from the unit. What stands before the first figure are keys.
+// The first column is the run. The keys, the figures, and "slowest" and "refused" follow. A figure is one column,
+// NAME_UNIT, or the seven columns of a distribution, NAME_UNIT_mean to NAME_UNIT_max. In both cases NAME_bound follows,
+// which shows where the name ends and the unit begins. All columns between the run and the first figure are keys.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,19 +19,20 @@ static const char first_name[] = "run,";
 
 static const struct {
   const char *name;
-  double percentile; // 0: the mean; negative: nothing that is compared
+  double percentile; // 0: the mean; negative: not compared
 } parts[PARTS] = {{"mean", 0}, {"min", -1}, {"p50", 0.5}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999}, {"max", -1}};
 
 // --- records (RFC 4180) ---
 
 struct reader {
-  char *at;                     // in a copy of the text, in which quotes are taken away in place
-  unsigned number, next_number; // of the line where the record begins, and of the one behind it
+  char *at;                     // in a copy of the text, in which quotes are removed in place
+  unsigned number, next_number; // line where the record begins, and the line after it
   size_t count;
   char *cells[MOST_COLUMNS];
 };
 
-// Moves to the end of the cell and writes it without its quotes; returns what ended it: ',', '\n' or 0.
+// Moves to the end of the cell, and removes the cell's quotes. Returns the character that ended it: a comma, a line
+// break or 0.
 static char take_cell(struct reader *reader) {
   char *to = reader->at, *from = reader->at;
   bool quoted = false;
@@ -54,7 +55,7 @@ static char take_cell(struct reader *reader) {
   return end;
 }
 
-// The next record that is not empty. False: there is none, or it has too many cells, which `count` tells.
+// Reads the next record that is not empty. False: there is none, or it has too many cells (see `count`).
 static bool next_record(struct reader *reader) {
   do {
     char end = ',';
@@ -72,8 +73,8 @@ static bool next_record(struct reader *reader) {
 // --- the line of names ---
 
 struct column {
-  const char *name, *unit; // of a key: the unit is NULL
-  size_t width;            // columns that it takes without its bound: 1, or PARTS
+  const char *name, *unit; // NULL for the unit of a key
+  size_t width;            // columns without the bound: 1, or PARTS
 };
 
 struct head {
@@ -86,8 +87,8 @@ static bool ends_with(const char *text, const char *end) {
   return size > tail && strcmp(text + size - tail, end) == 0;
 }
 
-// Whether a figure whose name has so many bytes has its columns from `cells` on, of which `width` stand before its
-// bound. Cuts its name off from its unit.
+// Whether the columns from `cells` on are those of a figure whose name has `name` bytes; `width` columns come before
+// its bound. Separates the name from the unit.
 static bool is_figure(char *const *cells, size_t width, size_t name, struct column *column) {
   size_t size = strlen(cells[0]), mean = strlen("_mean");
   if (strncmp(cells[0], cells[width], name) != 0 || cells[0][name] != '_')
@@ -141,7 +142,7 @@ static int read_head(const struct reader *reader, struct head *head) {
 
 // --- rows ---
 
-// As JSON has it: CSV does not say which values are numbers or booleans.
+// CSV does not say which values are numbers or booleans, so this finds the value that JSON would have.
 static json_t *key_value(const char *text) {
   size_t digits = strspn(text + (*text == '-'), "0123456789");
   if (digits > 0 && digits < 18 && text[digits + (*text == '-')] == '\0')
@@ -232,7 +233,7 @@ static int read_rows(struct compare_run *run, struct reader *reader, struct head
   while (!err && *reader->at) {
     bool whole = next_record(reader);
     if (!whole && reader->count < MOST_COLUMNS)
-      break; // empty lines at the end
+      break; // empty lines at the end of the text
     if (reader->count != head->count)
       err = fail(WEFT_ERR_PROTOCOL, "line %u: has %zu values, where the first line has %zu names", reader->number,
                  reader->count, head->count);

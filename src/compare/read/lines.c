@@ -41,7 +41,7 @@ bool lines_next(struct lines *lines) {
     lines->line[i] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
   }
   lines->line[used] = '\0';
-  printable_line(lines->line); // what is not UTF-8 cannot become a key
+  printable_line(lines->line); // text that is not UTF-8 cannot become a key
   const char *rest = behind_prefix(lines->line);
   memmove(lines->line, rest, strlen(rest) + 1);
   lines->at = stop ? stop + 1 : lines->end;
@@ -83,7 +83,7 @@ static size_t number_length(const char *text) {
   return at;
 }
 
-// The tool leaves the locale of numbers as in C.
+// Uses the C locale of numbers, which the tool does not change.
 static bool convert(const char *text, size_t length, double *value) {
   char copy[64];
   if (length == 0 || length >= sizeof copy)

@@ -14,9 +14,9 @@ static const char *const sides[SIDES] = {"out-of-place", "in-place"};
 
 struct table {
   char head[LINES_MAX];
-  char *names[LINES_WORDS]; // of the columns, without the '#'
+  char *names[LINES_WORDS]; // names of the columns, without the '#'
   size_t count;
-  size_t side[SIDES]; // where the columns of each begin: at "time"; 0: it has none
+  size_t side[SIDES]; // index of the side's first column, "time"; 0: the side is missing
   char collective[64];
   double iterations;
 };
@@ -35,7 +35,7 @@ static void read_heading(struct table *table, const char *line) {
       table->side[found++] = i;
 }
 
-// What the lines with '#' say of the whole run.
+// Reads facts about the whole run from lines with '#'.
 static void read_comment(struct table *table, const char *line) {
   static const char starting[] = "Collective test starting: ";
   const char *name = strstr(line, starting);
@@ -44,13 +44,13 @@ static void read_comment(struct table *table, const char *line) {
     snprintf(table->collective, sizeof table->collective, "%.*s", (int)strcspn(name, " "), name);
   }
   lines_number_after(line, " iters: ", &table->iterations);
-  const char *again = strstr(line, "warmup iters: "); // the first of two
+  const char *again = strstr(line, "warmup iters: "); // the line has "iters:" twice; the first is the warm-up
   if (again)
     lines_number_after(again + 8, " iters: ", &table->iterations);
 }
 
-// The word of the row under that heading of a side; NULL: there is none. Some collectives print nothing under redop
-// and root.
+// The word of the row under that heading of a side; NULL: there is none. Some collectives print nothing under redop and
+// root.
 static const char *word_of(const struct table *table, char *const *words, size_t count, size_t side, const char *name) {
   size_t missing = table->count > count ? table->count - count : 0;
   size_t end = side == 0 && table->side[1] ? table->side[1] : table->count;
@@ -99,7 +99,7 @@ static int add_side(struct compare_run *run, const struct table *table, const st
     if (!word || strcmp(word, "N/A") == 0)
       continue;
     err = lines_want_number(lines, columns[i].heading, word, &one.value);
-    // Only the time was measured: the others follow from it.
+    // Only the time was measured: the other figures follow from it.
     if (!err && i == 0 && cv && table->iterations > 1 && lines_number(cv, &spread))
       one.error = one.value * spread / 100 / sqrt(table->iterations);
     if (!err)

@@ -1,5 +1,6 @@
-// Reads the tables of nixlbench: ten columns today, six in its first releases, and two more of all workers together
-// where more than two of them moved pairwise. Settings in the block before the table become keys.
+// Reads the tables of nixlbench: ten columns today, and six in its first releases. Two more columns with the figures of
+// all workers together follow if more than two workers moved data pairwise. Settings in the block before the table
+// become keys.
 #include <string.h>
 
 #include <weft/err.h>
@@ -8,7 +9,8 @@
 #include "compare/read/lines.h"
 #include "compare/read/read.h"
 
-// Columns by their headings, which hold blanks: a heading's place among those found is that of its number in a row.
+// Columns by their headings, which contain blanks. The order of the headings that were found is the order of the
+// numbers in a row.
 static const struct column {
   const char *heading, *figure, *unit;
   bool higher, detail;
@@ -20,7 +22,7 @@ static const struct column {
     {"Avg Prep (us)", "prep", "us", false, false},        {"P99 Prep (us)", "prep_p99", "us", false, true},
     {"Avg Post (us)", "post", "us", false, false},        {"P99 Post (us)", "post_p99", "us", false, true},
     {"Avg Tx (us)", "transfer", "us", false, false},      {"P99 Tx (us)", "transfer_p99", "us", false, true},
-    {"Aggregate B/W (GB/Sec)", NULL, NULL, false, false}, // what no single worker moved
+    {"Aggregate B/W (GB/Sec)", NULL, NULL, false, false}, // figures of all workers together
     {"Network Util (%)", NULL, NULL, false, false},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -52,13 +54,13 @@ static void read_heading(struct table *table, const char *line) {
   }
 }
 
-// Names memory as in weft's own rows; the GPU is not known.
+// Names memory as Weft's own rows do; the GPU is not known.
 static const char *memory_name(const char *segment) {
   return strcmp(segment, "DRAM") == 0 ? "host" : strcmp(segment, "VRAM") == 0 ? "cuda" : segment;
 }
 
-// "Op type (--op_type=[READ,WRITE])   : WRITE", and of weft "op_type (--op_type)   : WRITE": the value of an option, as
-// a key.
+// Reads the value of an option, which becomes a key. nixlbench writes "Op type (--op_type=[READ,WRITE])   : WRITE",
+// Weft writes "op_type (--op_type)   : WRITE".
 static void read_setting(json_t *settings, const char *line) {
   static const struct {
     const char *option, *key;
@@ -87,7 +89,8 @@ static void read_setting(json_t *settings, const char *line) {
   }
 }
 
-// What a back end for storage reaches, whatever --target_seg_type says; there is one process then.
+// Replaces the target by what a back end for storage reaches, whatever --target_seg_type says. There is only one
+// process.
 static void name_storage(json_t *keys) {
   const char *backend = json_string_value(json_object_get(keys, "backend"));
   bool files = backend && (strcmp(backend, "POSIX") == 0 || strncmp(backend, "GDS", 3) == 0);
@@ -101,7 +104,7 @@ static void name_storage(json_t *keys) {
 static int read_row(struct compare_run *run, const struct table *table, const struct lines *lines, char **words,
                     size_t count, const json_t *settings, uint32_t base) {
   double values[COLUMNS] = {0};
-  if (count != table->count) // with a heading that nobody knows, numbers would stand under their neighbours'
+  if (count != table->count) // under an unknown heading, numbers would be read as those of another column
     return fail(WEFT_ERR_PROTOCOL, "line %u: has %zu numbers under %zu headings", lines->number, count, table->count);
   json_t *keys = json_copy((json_t *)settings);
   int err = keys ? 0 : WEFT_ERR_NOMEM;

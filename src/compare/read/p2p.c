@@ -7,7 +7,7 @@
 #include "compare/read/lines.h"
 #include "compare/read/read.h"
 
-// The numbers of a result, by the names that JSON and CSV have for them, and the figures that they become.
+// The numbers of a result: their names in JSON and CSV, and the figures that they become.
 static const struct {
   const char *name, *figure, *unit;
   bool higher, detail;
@@ -21,7 +21,7 @@ static const struct {
     {"peer_gb_per_second", "peer_bandwidth", "GB/s", true, false},
 };
 
-// What names the row; negative or empty: not known.
+// The keys of the row; negative or empty: not known.
 struct result {
   double bytes, iterations, depth;
   const char *op, *transport, *initiator, *target;
@@ -51,7 +51,7 @@ static int add(struct compare_run *run, uint32_t base, const struct result *resu
 }
 
 static int check(const struct result *result) {
-  const double most = 9e15; // integers beyond it are not exact
+  const double most = 9e15; // larger integers are not exact
   const double numbers[] = {result->bytes, result->iterations, result->depth};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (!(numbers[i] >= 0 && numbers[i] < most))
@@ -110,7 +110,8 @@ static bool is_csv(const struct compare_text *text) {
   return text->size >= sizeof csv_head && strncmp(text->data, csv_head, sizeof csv_head - 1) == 0;
 }
 
-// Cuts the first cell off at its comma, and takes its quotes away, both in place. Why a rate was refused has both.
+// Cuts off the first cell at its comma, and removes its quotes, both in place. The reason of a refused rate may have
+// commas and quotes.
 static char *take_cell(char **line) {
   char *cell = *line, *to = cell, *from = cell;
   bool quoted = false;

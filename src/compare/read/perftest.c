@@ -24,7 +24,7 @@ static bool is_perftest(const struct compare_text *text) {
   return !text->json && lines_have(text, "#bytes") && lines_have(text, "#iterations");
 }
 
-// A heading ends with "]", or is one word that begins with '#'; "99% percentile[usec]" is one.
+// A heading ends with "]", or is one word that begins with '#'. "99% percentile[usec]" is one heading.
 static void read_headings(struct table *table, char *line) {
   char *words[LINES_WORDS];
   size_t count = lines_words(line, words), used = 0;
@@ -39,7 +39,7 @@ static void read_headings(struct table *table, char *line) {
   }
 }
 
-// "RDMA_Write BW Test", "Send Post List BW Test", "RDMA_Read Latency Test"
+// Reads titles such as "RDMA_Write BW Test", "Send Post List BW Test" and "RDMA_Read Latency Test".
 static void read_title(struct table *table, const char *line) {
   static const struct {
     const char *word, *op;
@@ -60,7 +60,7 @@ static void read_setting(struct table *table, const char *line) {
     lines_number_after(line, " : ", &table->qps);
 }
 
-// In which figure a column ends up, and by what it is multiplied; NULL: in none.
+// The figure that a column becomes, and the factor for its numbers. NULL: the column becomes none.
 struct meaning {
   const char *figure, *unit;
   bool higher, detail;
@@ -126,7 +126,7 @@ static int add_row(struct compare_run *run, const struct table *table, const dou
                                  .count = (uint64_t)iterations};
     if (strcmp(table->headings[i], "t_avg[usec]") == 0 && deviation >= 0 && iterations > 1)
       one.error = deviation / sqrt(iterations);
-    // Releases before t_avg have the median alone.
+    // Releases without t_avg have only the median.
     if (strcmp(table->headings[i], "t_typical[usec]") == 0 && !has(table, "t_avg[usec]")) {
       one.name = "latency";
       one.detail = false;

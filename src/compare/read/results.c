@@ -1,5 +1,5 @@
-// Reads the results.json of an elastic run: a row for each phase and operation, with means over the ranks that passed
-// it, and one for each phase and kind of change.
+// Reads the results.json of an elastic run. There is a row for each phase and operation, with means over the ranks that
+// passed it, and a row for each phase and kind of change.
 #include <string.h>
 
 #include <weft/err.h>
@@ -75,7 +75,7 @@ static int add_operation(struct compare_run *run, uint32_t base, const struct re
 
 static const char *const changes[] = {[RESULTS_JOIN] = "join", [RESULTS_LEAVE] = "leave", [RESULTS_KILL] = "kill"};
 
-// The mean over a phase's changes of one kind, of those durations that apply; negative: there is none.
+// The mean over a phase's changes of one kind, of the durations that apply; negative: there is none.
 static double mean_change(const struct results *results, uint32_t phase, enum results_change change, size_t offset) {
   double total = 0;
   uint32_t count = 0;

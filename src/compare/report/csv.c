@@ -13,7 +13,7 @@ static void put_number(FILE *out, bool known, double value) {
     fprintf(out, "%.*g", DIGITS_IN_JSON, digits_rounded(value));
 }
 
-// All keys that any line has, those that differ first.
+// All keys of all lines; the keys that differ come first.
 static json_t *all_keys(const struct comparison *comparison) {
   json_t *keys = words_columns(comparison), *seen = json_object(), *value;
   size_t index;

@@ -1,4 +1,4 @@
-// The comparison as a document, which pages and programs read.
+// Writes the comparison as a document for pages and programs.
 #include <weft/weft.h>
 
 #include "base/fail.h"
@@ -44,7 +44,7 @@ static json_t *line_json(const struct comparison *comparison, const struct compa
                    (json_int_t)line->measurements[1]);
 }
 
-// The verdict of the whole: worse if any row is worse.
+// The verdict of the whole comparison: worse if any row is worse.
 static const char *verdict_of(const struct comparison *comparison) {
   static const enum compare_verdict order[] = {COMPARE_WORSE, COMPARE_BETTER, COMPARE_SAME, COMPARE_UNKNOWN};
   for (size_t i = 0; i < 4; i++)

@@ -12,13 +12,13 @@ static const char *const marks[] = {[COMPARE_SAME] = "same",
                                     [COMPARE_WORSE] = "**worse**",
                                     [COMPARE_UNKNOWN] = "no interval"};
 
-// Escapes everything that Markdown or HTML would not read as plain text, since labels and reasons may come from
-// anywhere.
+// Escapes all characters that Markdown or HTML would not read as plain text, since labels and reasons may have any
+// source.
 static void put_text(FILE *out, const char *text) {
   for (; *text; text++)
     if (strchr("|\\`*_[]", *text))
       fprintf(out, "\\%c", *text);
-    else if (*text == '<' || *text == '&' || *text == '@') // no tags, and nobody is called
+    else if (*text == '<' || *text == '&' || *text == '@') // prevents tags and mentions of users
       fprintf(out, "&#%d;", *text);
     else
       fputc((unsigned char)*text < ' ' ? ' ' : *text, out);

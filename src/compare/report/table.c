@@ -111,7 +111,7 @@ static void write_only(FILE *out, const struct comparison *comparison, size_t wi
   }
 }
 
-// The notes, of which each line is a paragraph.
+// Writes the notes; each line of them is a paragraph.
 static void write_end(FILE *out, const struct comparison *comparison, const char *summary, const char *notes,
                       const struct compare_look *look, size_t width) {
   fputc('\n', out);

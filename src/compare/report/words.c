@@ -53,13 +53,13 @@ json_t *words_columns(const struct comparison *comparison) {
 }
 
 const char *words_number(double value, char out[WORDS_CELL]) {
-  int digits = value > 0 ? (int)floor(log10(value)) + 1 : 4, behind = 4 - digits; // a 0 has none behind the point
+  int digits = value > 0 ? (int)floor(log10(value)) + 1 : 4, behind = 4 - digits; // 0 has no decimals
   behind = behind < 0 ? 0 : behind > 6 ? 6 : behind;
   snprintf(out, WORDS_CELL, "%.*f", behind, value);
   return out;
 }
 
-// Enough digits to see a small change, and no more.
+// Uses just enough digits to show a small change.
 static int digits_of(double percent) {
   return fabs(percent) < 9.95 ? 1 : 0;
 }
@@ -146,7 +146,7 @@ static void add_names(struct text *text, const char *label, const char *what, js
     text_add(text, " and %zu more", count - MOST);
 }
 
-// Notes differences between the runs, as far as both know them, that may have caused a change.
+// Notes differences between the runs that may have caused a change, as far as they are known for both.
 static void note_other(struct text *text, const struct comparison *comparison, const struct compare_run *run) {
   const struct compare_run *first = &comparison->runs[0];
   const struct {

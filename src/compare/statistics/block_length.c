@@ -13,7 +13,7 @@ static double covariance(const double *x, size_t count, double mean, size_t lag)
   return sum / (double)count;
 }
 
-// The last lag with a correlation that is more than noise: `run` lags behind it have none.
+// The last lag whose correlation is more than noise: the `run` lags after it have none.
 static size_t last_lag(const double *x, size_t count, double mean, double variance, size_t run, double *cov) {
   double noise = 2 * sqrt(log10((double)count) / (double)count);
   size_t quiet = 0, lag = 1, most = (size_t)ceil(sqrt((double)count)) + run;
@@ -37,13 +37,13 @@ size_t block_length(const double *samples, size_t count) {
     mean += samples[i] / (double)count;
   double variance = covariance(samples, count, mean, 0);
   size_t run = (size_t)fmax(5, ceil(sqrt(log10((double)count))));
-  if (variance <= 1e-24 * mean * mean) // all alike, but for rounding
+  if (variance <= 1e-24 * mean * mean) // all samples are alike, except for rounding
     return 1;
   size_t last = last_lag(samples, count, mean, variance, run, cov), width = 2 * (last > 0 ? last : 1);
   double spectrum = variance, slope = 0;
   for (size_t lag = 1; lag <= width && lag < count && lag < 2 * MOST_LAGS; lag++) {
     double weight = window((double)lag / (double)width);
-    if (lag > last) // beyond those that were computed above
+    if (lag > last) // last_lag() computed the others
       cov[lag] = covariance(samples, count, mean, lag);
     spectrum += 2 * weight * cov[lag];
     slope += 2 * weight * (double)lag * cov[lag];

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "compare/statistics/student.h"
 
-static const double level = 0.05; // outside the interval
+static const double level = 0.05; // chance of a value outside the interval
 
 static int by_size(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -29,7 +29,7 @@ static double variance(const double *x, size_t count) {
   return count > 1 ? sum / (double)(count - 1) : 0;
 }
 
-// Between the two nearest places.
+// Interpolates between the two nearest values.
 static double quantile(const double *sorted, size_t count, double part) {
   double at = part * (double)(count - 1);
   size_t below = (size_t)at;
@@ -37,7 +37,7 @@ static double quantile(const double *sorted, size_t count, double part) {
   return below + 1 < count ? sorted[below] * (1 - over) + sorted[below + 1] * over : sorted[below];
 }
 
-// The measurements that are all alike; 0: they are not.
+// The number of measurements if all are alike, else 0.
 static size_t alike(const struct compare_series *series) {
   const struct compare_repeat *one = &series->repeats[0];
   for (size_t i = 1; i < series->num_repeats; i++)
@@ -62,7 +62,7 @@ struct drawn {
   enum change_basis basis;
 };
 
-// Draws both sides. Paired ones draw the same places, so what both have in common goes away.
+// Draws both sides. Paired sides draw the same places, so that effects common to both cancel.
 static int draw(const struct compare_series *a, const struct compare_series *b, const struct change_options *options,
                 struct drawn *drawn) {
   struct resample_side left = resample_side_of(a), right = resample_side_of(b);
@@ -109,7 +109,7 @@ static void conclude(struct change *change, struct drawn *drawn, size_t draws) {
   change->chance = student_both_tails(log_ratio / error, drawn->freedom);
   if (isfinite(change->low) && isfinite(change->high))
     change->basis = drawn->basis;
-  else // it says nothing
+  else // an infinite interval is no evidence
     change->chance = 1;
 }
 
@@ -119,7 +119,7 @@ int change_estimate(const struct compare_series *baseline, const struct compare_
   struct change found = {.baseline = compare_series_mean(baseline), .value = compare_series_mean(value), .chance = 1};
   found.has_ratio = found.baseline > 0 && found.value > 0 && isfinite(found.value / found.baseline);
   if (found.baseline == 0 && found.value == 0)
-    found.has_ratio = true; // no change
+    found.has_ratio = true; // both are 0: no change
   else if (found.has_ratio)
     found.ratio = found.value / found.baseline - 1;
   struct drawn drawn = {.low = malloc(options->resamples * sizeof(double)),

@@ -26,7 +26,7 @@ int discoveries_adjust(const double *chances, double *adjusted, size_t count) {
     places[i] = (struct place){chances[i], i};
   qsort(places, count, sizeof *places, falling);
   double least = 1;
-  for (size_t i = 0; i < count; i++) { // from the largest chance, whose rank is `count`
+  for (size_t i = 0; i < count; i++) { // begins with the largest chance, whose rank is `count`
     least = fmin(least, places[i].chance * (double)count / (double)(count - i));
     adjusted[places[i].index] = least;
   }

@@ -12,14 +12,14 @@
 #include "base/random.h"
 #include "compare/statistics/block_length.h"
 
-enum { LEAST_SAMPLES = 2, LEAST_BEYOND = 5 }; // beyond a percentile, for it to mean something
+enum { LEAST_SAMPLES = 2, LEAST_BEYOND = 5 }; // LEAST_BEYOND: samples beyond a percentile that it needs
 
-// A place below `count`, from the upper bits of a random number.
+// A random place below `count`, from the upper bits of a random number.
 static size_t place(uint64_t *state, size_t count) {
   return (size_t)(((random_next(state) >> 32) * (uint64_t)count) >> 32);
 }
 
-// A number from the normal distribution (Box and Muller 1958).
+// A random number of the normal distribution (Box and Muller 1958).
 static double normal(uint64_t *state) {
   double u = ((double)(random_next(state) >> 11) + 0.5) / 9007199254740992.0; // 2^53
   double v = (double)(random_next(state) >> 11) / 9007199254740992.0;
@@ -70,7 +70,7 @@ void resample_borrowed(const struct compare_series *from, uint64_t seed, double 
     out[r] = log_of(deviation * normal(&state));
 }
 
-// Sums of the samples before each place, twice around, so that a block may begin anywhere.
+// Sums of the samples before each place, over the samples twice, so that a block may begin at any place.
 static double *sums_around(const double *samples, size_t count, double mean) {
   double *sums = malloc((2 * count + 1) * sizeof *sums);
   if (!sums)
@@ -121,8 +121,8 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// A percentile moves against the part of the samples that lies below it (Bahadur 1966): that part is drawn, which needs
-// no sorting of each draw, and what it says is read from the sorted samples.
+// The variation of a percentile follows from the share of the samples below it (Bahadur 1966). So this draws that
+// share, and reads the percentile from the sorted samples; the draws themselves need not be sorted.
 static int draw_percentiles(const struct compare_repeat *one, uint64_t state, double *out, size_t draws) {
   size_t count = one->num_samples;
   double *sorted = malloc(2 * count * sizeof *sorted), *below = sorted + count, part = 0;

@@ -1,6 +1,5 @@
-// Student's t by the regularised incomplete beta function: P(|T| >= t) = I_x(v/2, 1/2) with x = v / (v + t^2)
-// (NIST Digital Library of Mathematical Functions, 8.17), of which the continued fraction 8.17.22 is evaluated by
-// Lentz's method.
+// Student's t by the regularised incomplete beta function: P(|T| >= t) = I_x(v/2, 1/2) with x = v / (v + t^2) (NIST
+// Digital Library of Mathematical Functions, 8.17). Lentz's method evaluates its continued fraction 8.17.22.
 #include "compare/statistics/student.h"
 
 #include <math.h>
