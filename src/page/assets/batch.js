@@ -1,4 +1,4 @@
-// The page of a scenario: its tests, a row for each run with its phases, and links to the runs' own pages.
+// The page of a scenario: its tests, a row for each run with its phases, and links to the pages of the runs.
 
 const RUN_STATES = {
   passed: ["\u2713", "--passed"],
@@ -16,7 +16,7 @@ const PHASE_STATES = {
   unreached: ["\u25cb", "--unreached"],
 };
 
-// A coloured mark, which says in words what it is.
+// A coloured mark, with its meaning in words.
 function stateMark(states, state, words) {
   const [mark, colour] = states[state] || ["?", "--left"];
   const made = element("span", {class: "swatch", role: "img", title: words, "aria-label": words, text: mark});

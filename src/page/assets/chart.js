@@ -1,8 +1,9 @@
-// What the charts share. A chart is a function that draws it: a change of theme draws all of them anew.
+// Shared parts of the charts. Each chart has a function that draws it, since a change of theme draws all charts anew.
 
 const drawnCharts = [];
 
-// A card with heading, note, picture and table. `draw(canvas)` returns the chart. `options`: height, wide, controls.
+// A card with a heading, a note, a picture and a table. `draw(canvas)` returns the chart. `options`: height, wide,
+// controls, legend.
 function chartCard(title, note, draw, table, options) {
   const given = options || {};
   const canvas = element("canvas", {role: "img", "aria-label": title + ". " + note});
@@ -38,14 +39,14 @@ function drawAll() {
   for (const chart of drawnCharts) drawChart(chart);
 }
 
-// Lines have a shape of their own beside a colour of their own.
+// Each line has its own shape and its own colour.
 const SHAPES = ["circle", "rect", "triangle", "rectRot", "crossRot", "star", "cross", "line"];
 
 function colourOf(index) {
   return colours.series[index % colours.series.length];
 }
 
-// Those of Chart.js's options that all charts have. Datasets marked `helper` are edges of bands.
+// The options of Chart.js that all charts have in common. Datasets marked `helper` are edges of bands.
 function commonOptions(options) {
   return {
     responsive: true,
@@ -69,7 +70,7 @@ function commonOptions(options) {
   };
 }
 
-// A line goes together with its band.
+// Shows or hides a line together with its band.
 function toggleSeries(chart, index) {
   const group = chart.data.datasets[index].group;
   const show = !chart.isDatasetVisible(index);
@@ -83,7 +84,7 @@ function axis(title, more) {
   return Object.assign({title: {display: true, text: title}, grid: {color: colours.line}}, more || {});
 }
 
-// A logarithmic axis whose ticks are the `values` that were measured, so that sizes fall on 4 KiB.
+// A logarithmic axis whose ticks are the measured `values`, so that there is a tick at 4 KiB and not at 4000 bytes.
 function valueAxis(title, values, label) {
   const sorted = Array.from(new Set(values)).sort((a, b) => a - b), step = Math.ceil(sorted.length / 14);
   const pad = Math.pow(sorted[sorted.length - 1] / sorted[0], 0.02);
@@ -98,7 +99,7 @@ function valueAxis(title, values, label) {
   });
 }
 
-// One whose ticks are decades.
+// A logarithmic axis whose ticks are decades.
 function logAxis(title, label) {
   return axis(title, {
     type: "logarithmic",
@@ -116,7 +117,8 @@ function logAxis(title, label) {
   });
 }
 
-// A line of points {x, y, low, high}: three datasets, of which two are the edges of the band between low and high.
+// A line of points {x, y, low, high}. It has three datasets; two of them are the edges of the band between low and
+// high.
 function bandedLine(label, points, index, more) {
   const colour = colourOf(index);
   const edge = {borderWidth: 0, pointRadius: 0, pointHitRadius: 0, helper: true, group: index, parsing: false};

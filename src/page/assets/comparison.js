@@ -1,8 +1,8 @@
-// The page of a comparison: a forest plot, and what each row was.
+// The page of a comparison: a forest plot, and a table of all rows.
 
-const MAX_FOREST = 120;  // rows of the plot: the most changed ones, when there are more
+const MAX_FOREST = 120;  // rows of the plot; of more rows, the most changed ones
 
-// What tells a row from the others: of its keys those that vary.
+// Names a row by the keys whose values differ between rows.
 function rowNames(rows) {
   const varied = variedKeys(rows), several = new Set(rows.map((row) => row.run)).size > 1;
   return (row) => [several ? row.run : "", seriesName(row, varied, ["run"]), row.figure.replaceAll("_", " ")]
@@ -10,7 +10,7 @@ function rowNames(rows) {
                       .join(" \u00b7 ");
 }
 
-// How far the axis goes to both sides: one wild interval of a hundred must not make points of all others.
+// The largest change on the axis, in both directions. A single very long interval must not shrink all others to points.
 function reachOf(comparison, rows) {
   const known = (values) =>
       values.filter((value) => typeof value === "number" && isFinite(value)).map(Math.abs).sort((a, b) => a - b);
@@ -28,7 +28,8 @@ function percent(value) {
   return value === null || value === undefined ? NONE : (value > 0 ? "+" : "") + short(value) + " %";
 }
 
-// A point with its interval in each row; the limit on both sides, and no change in the middle.
+// Draws a point with its interval in each row, lines for the limit on both sides, and a line for no change in the
+// middle.
 const forest = {
   id: "forest",
   beforeDatasetsDraw: (chart, args, options) => {
@@ -69,7 +70,7 @@ const forest = {
   },
 };
 
-// An interval that goes on beyond the axis.
+// Marks an interval that continues beyond the axis.
 function arrow(line, x, y, back, colour) {
   line([x, y], [x + back, y - 4], colour, [], 2);
   line([x, y], [x + back, y + 4], colour, [], 2);

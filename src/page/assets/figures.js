@@ -1,8 +1,8 @@
-// The page of one or several benchmarks: what was measured in common, and how it becomes lines and bars.
+// The page of one or several benchmarks: their common facts, and the choice of line charts and bar charts.
 
-// A key that makes the x axis, the first of them that has several values.
+// Keys for the x axis: the chart uses the first of them that has several values.
 const X_KEYS = ["bytes", "tokens", "batch", "depth", "threads", "ranks", "hidden", "topk", "senders"];
-const MAX_SERIES = 8;  // of one chart; of more, a key makes a chart of its own for each value
+const MAX_SERIES = 8;  // of one chart; if there are more, each value of a key gets a chart of its own
 
 function keyText(name, value) {
   if (typeof value === "boolean") return (value ? "" : "no ") + name;
@@ -10,7 +10,8 @@ function keyText(name, value) {
   return typeof value === "number" ? name + " " + value : String(value);
 }
 
-// Rows of all runs of a kind, each with its run's label; repeats of one measurement come together.
+// The rows of all runs of a kind; if there are several runs, each row has its run's label as a key. Repeats of one
+// measurement are joined.
 function gatherRows(runs) {
   const found = new Map();
   for (const run of runs) {
@@ -24,7 +25,7 @@ function gatherRows(runs) {
   return Array.from(found.values());
 }
 
-// Keys and their values, of those that have several: in the order in which they come.
+// The keys that have several values, and these values, in the order of their first occurrence.
 function variedKeys(rows) {
   const values = new Map();
   for (const row of rows) {
@@ -49,7 +50,7 @@ function seriesName(row, varied, without) {
       .join(" \u00b7 ");
 }
 
-// One figure of a row, over its repeats: medians of the percentiles, the least minimum and the largest maximum.
+// One figure of a row over its repeats: the medians of the percentiles, the least minimum and the largest maximum.
 function figureOf(row, name) {
   const all = row.repeats.map((repeat) => repeat.figures.find((figure) => figure.name === name)).filter((one) => one);
   if (all.length === 0) return null;
@@ -82,7 +83,7 @@ function figureOf(row, name) {
   };
 }
 
-// The figures that are looked at first, if they are there, and then the others as they come.
+// These figures come first, if they exist; the others follow in the order of their first occurrence.
 const FIRST_FIGURES = ["latency", "bandwidth", "logical_bandwidth", "wire_bandwidth", "messages"];
 
 function figureNames(rows) {
@@ -95,7 +96,7 @@ function figureNames(rows) {
       .concat(names.filter((name) => !FIRST_FIGURES.includes(name)));
 }
 
-// Rows in groups that have few enough lines for one chart: [title, rows].
+// Divides the rows into groups with few enough lines for one chart: [title, rows].
 function splitRows(rows, varied, x) {
   const others = varied.filter((key) => key.name !== x);
   const count = new Set(rows.map((row) => seriesName(row, others, []))).size;
@@ -111,7 +112,7 @@ function splitRows(rows, varied, x) {
                             .map(([more, list]) => [more ? name + " \u00b7 " + more : name, list]));
 }
 
-// --- what is not a chart ---
+// --- texts and tables ---
 
 function describeFigures(run, several) {
   const figures = run.figures;
@@ -182,7 +183,7 @@ function boundsTable(runs) {
                                  () => rows);
 }
 
-// Charts of rows that say the same kind of thing: lines against a size, or bars.
+// Makes charts of rows of the same kind: lines against a size, or bars.
 function figureCards(rows, kind, title) {
   const varied = variedKeys(rows);
   const x = ["ep", "traffic", "limits"].includes(kind)
@@ -196,7 +197,7 @@ function figureCards(rows, kind, title) {
       .filter((card) => card);
 }
 
-// Of traffic there are rows of patterns, of each worker in them (with a "rank"), and of each pair ("from" and "to").
+// Traffic has rows of patterns, of each worker in them (with a "rank"), and of each pair ("from" and "to").
 function showKind(runs, kind, page) {
   const rows = gatherRows(runs), shown = rows.filter((row) => row.repeats.length > 0);
   const whole = shown.filter((row) => !isPair(row) && !("rank" in row.keys));

@@ -1,4 +1,4 @@
-// Lines against a size, and bars by point, of the figures of benchmarks.
+// Charts of the figures of benchmarks: lines against a size, and bars for each point.
 
 function capital(text) {
   const words = text.replaceAll("_", " ");
@@ -36,7 +36,7 @@ function seriesOf(rows, varied, x, name) {
   return series;
 }
 
-// Each bound of the hardware is one line, whatever transports and runs it bounds.
+// Each bound of the hardware becomes one line, for all transports and runs that it bounds.
 function boundLines(series) {
   const lines = new Map();
   for (const points of series.values()) {
@@ -67,9 +67,9 @@ function lineCard(rows, varied, x, name, part) {
   if (points.length === 0) return null;
   const unit = points[0].unit, sizes = points.map((point) => point.x);
   const positive = unit !== "percent" && points.every((point) => point.y > 0 && (point.low === null || point.low >= 0));
-  // Without a line of two points there is no sweep.
+  // Without a line of at least two points there is no sweep, so the chart has bars.
   if (!Array.from(series.values()).some((list) => list.length > 1)) return barCard(rows, varied, name, part);
-  // Zero has no place on a logarithmic axis: a band begins at the least that has.
+  // A logarithmic axis has no zero, so the lower edge of a band is at least a tenth of the least value.
   const least = Math.min(...points.map((point) => point.y));
   const onAxis = (list) => list.map(
       (point) => Object.assign(
@@ -112,7 +112,7 @@ function lineCard(rows, varied, x, name, part) {
 
 // --- bars ---
 
-// From p50 to p99 a thin line, and the bound as a stroke across: painted upon the bars.
+// Paints onto the bars: a thin line from p50 to p99, and a stroke across for the bound.
 const whiskers = {
   id: "whiskers",
   afterDatasetsDraw: (chart) => {
@@ -223,7 +223,7 @@ function barCard(rows, varied, name, part) {
       .section;
 }
 
-// A narrow page has less room for words than for bars.
+// Shortens labels on a narrow page, so that the bars have enough room.
 function shortLabel(label, width) {
   const most = Math.max(12, Math.floor(width / 16));
   return label.length > most ? label.slice(0, most - 1) + "\u2026" : label;

@@ -1,10 +1,10 @@
-// Rows of pairs, which have the keys "from" and "to": a matrix of senders and receivers for each pattern.
+// Rows of pairs, which have the keys "from" and "to", become a matrix of senders and receivers for each pattern.
 
 function isPair(row) {
   return typeof row.keys.from === "number" && typeof row.keys.to === "number";
 }
 
-// Pairs by what they are pairs of: the keys that they have in common.
+// Groups pairs by their other keys.
 function groupPairs(rows) {
   const groups = new Map();
   for (const row of rows) {
@@ -17,7 +17,7 @@ function groupPairs(rows) {
   return groups;
 }
 
-// What a matrix can show of its pairs: each figure, and their bytes.
+// The quantities that a matrix can show for its pairs: each figure, and their bytes.
 function pairMeasures(rows) {
   const measures = figureNames(rows).map((name) => ({
                                            name: name,

@@ -1,15 +1,15 @@
 "use strict";
-// Numbers and texts for people, and elements of the page. Nothing here or elsewhere in the page makes markup out of
-// text: what results say goes through textContent.
+// Numbers and texts for people, and elements of the page. No code of the page makes markup from text: texts of results
+// are set as textContent.
 
 const NONE = "\u2013";
 
-// As it stands in the results, which have six digits.
+// The value as it is in the results, which have six digits.
 function plain(value) {
   return value === null || value === undefined ? "" : String(value);
 }
 
-// Short, for axes and tips: four digits at most.
+// A short form with at most four digits, for axes and tips.
 function short(value) {
   if (value === null || value === undefined || !isFinite(value)) return NONE;
   const size = Math.abs(value);
@@ -29,7 +29,7 @@ function bytes(value) {
   return short(value) + " " + SIZES[unit];
 }
 
-// Microseconds in the unit that suits them.
+// Microseconds in a suitable unit.
 function time(us) {
   if (us === null || us === undefined) return NONE;
   if (us >= 1e6) return short(us / 1e6) + " s";
@@ -43,7 +43,7 @@ function quantity(value, unit) {
   return short(value) + (unit === "percent" ? " %" : " " + unit);
 }
 
-// An element with properties of its own ("class", "text", attributes) and children.
+// Makes an element with properties ("class", "text", attributes) and children.
 function element(tag, properties, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties || {})) {
@@ -58,7 +58,7 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-// Names and values, e.g. of settings.
+// A list of names and values, for instance of settings.
 function facts(pairs) {
   const list = element("dl", {class: "facts"});
   for (const [name, value] of pairs) {

@@ -1,9 +1,9 @@
-// A chart of cells, phases against ranks: a cell is a rectangle that a plugin of the chart paints, so that ten
-// thousand of them take some milliseconds.
+// A chart of cells, phases against ranks. A plugin of the chart paints each cell as a rectangle, so that ten thousand
+// cells take a few milliseconds.
 
 // spec: columns and rows (numbers), heads (rows above the others, which always have their labels), xTitle, yTitle,
-// xLabel(i), yLabel(i), paint(column, row) -> null or {colour, mark, ink, edge, spread}, tip(column, row) -> text.
-// A mark is left out where the cell has no room for it; one that is `spread` takes the room of those after it.
+// xLabel(i), yLabel(i), paint(column, row) -> null or {colour, mark, ink, edge, spread}, tip(column, row) -> text. A
+// mark is left out if the cell has no room for it, unless it is `spread`: then it uses the room of the cells after it.
 function drawGrid(canvas, figure, spec) {
   const chart = new Chart(canvas, {
     type: "scatter",
@@ -70,7 +70,7 @@ function beginMarks(context, height) {
   context.textBaseline = "middle";
 }
 
-// `free`: up to where the marks of the row reach; returns the same with this cell.
+// `free`: where the marks of the row end. Returns where they end with this cell.
 function paintCell(context, box, cell, free) {
   const height = Math.max(1, box.height - box.gap);
   context.fillStyle = cell.colour;
@@ -87,8 +87,8 @@ function paintCell(context, box, cell, free) {
   return box.left + room + 8;
 }
 
-// What is under the pointer says what it is: `tipAt(x, y)` in the values of the axes. The same stands in the table, for
-// those who have no pointer.
+// Shows a text for the cell under the pointer: `tipAt(x, y)` with values of the axes. The table has the same data, for
+// readers without a pointer.
 function watchCells(chart, canvas, figure, tipAt) {
   let tip = figure.querySelector(".tip");
   if (!tip) {

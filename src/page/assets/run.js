@@ -1,6 +1,6 @@
-// The page of an elastic run: what it was, and its charts (run_charts.js).
+// The page of an elastic run: a description of the run, and its charts (run_charts.js).
 
-// The cells by phase and rank, and names for their columns.
+// Arranges the cells by phase and rank, and maps the names of their columns to indexes.
 function readRun(data) {
   const at = {};
   data.columns.forEach((name, i) => {
@@ -72,7 +72,7 @@ function describeRun(run) {
       element("details", {}, element("summary", {text: "Configuration"}), facts(Object.entries(config))));
 }
 
-// Everything that is known of each rank in each phase.
+// A table of all data of each rank in each phase.
 function rankTable(run) {
   const data = run.data, at = run.at;
   const words = {

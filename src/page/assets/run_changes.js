@@ -1,7 +1,7 @@
-// What joins, departures and deaths cost in an elastic run.
+// The costs of joins, departures and deaths in an elastic run.
 
-const MANY = 60;          // phases, from which on bars are too thin to be told apart
-const MAX_CHANGES = 400;  // bars; of more, each phase has one, of its slowest
+const MANY = 60;          // phases from which on the bars are too thin to be distinguished
+const MAX_CHANGES = 400;  // bars; if there are more changes, each phase shows only its slowest one
 
 function changeCard(run) {
   const steps = [

@@ -38,7 +38,7 @@ function lineChart(canvas, datasets, xTitle, yTitle, tips, log) {
   });
 }
 
-// For each phase, a number out of the ranks that were measured: {x, y, low, high}.
+// One point for each phase, computed from the ranks that were measured: {x, y, low, high}.
 function overRanks(run, pick) {
   const points = [];
   run.grid.forEach((cells, phase) => {
@@ -200,7 +200,7 @@ function heatCard(run) {
   return card.section;
 }
 
-// Of words upon such a cell.
+// The colour of text on such a cell.
 function heatInk(share) {
   const strong = share > 0.55;
   return strong === isDark() ? "#1b2026" : "#ffffff";

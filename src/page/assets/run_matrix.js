@@ -1,7 +1,7 @@
-// The traffic matrix of an elastic run: rows that dispatches had, by sender and receiver.
+// The traffic matrix of an elastic run: the rows of dispatches, by sender and receiver.
 
-// The numbers of one text of the document's matrices (src/page/documents.h): a character that stands for 16 times more
-// than the one before it, up to and with the first that is below `final`.
+// Reads the numbers in one text of the document's matrices (src/page/documents.h). Each character of a number counts 16
+// times as much as the one before it; the first character below `final` ends the number.
 function readNumbers(text, places, final) {
   const numbers = [];
   let number = 0, weight = 1;
@@ -17,7 +17,7 @@ function readNumbers(text, places, final) {
   return numbers;
 }
 
-// By phase, then by sender: the counts for each rank.
+// Arranges the counts for each rank by phase, then by sender.
 function readMatrices(traffic) {
   const places = new Map(Array.from(traffic.alphabet, (character, i) => [character, i]));
   const phases = new Map();

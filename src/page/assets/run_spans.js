@@ -1,7 +1,8 @@
-// A chart of spans of time, one line for each rank: rectangles that a plugin of the chart paints, as in grid.js.
+// A chart of spans of time, with one line for each rank. A plugin of the chart paints the spans as rectangles, as in
+// grid.js.
 
-// spec: end (seconds), rows, heads, yTitle, yLabel as of drawGrid(); spans: {row, from, to} and what a cell of a grid
-// has; moments: {row, at, colour, mark}, which are painted over them; tip(seconds, row) -> text.
+// spec: end (seconds), rows, heads, yTitle, yLabel as in drawGrid(); spans: {row, from, to} and the properties of a
+// grid's cell; moments: {row, at, colour, mark}, painted over the spans; tip(seconds, row) -> text.
 function drawSpans(canvas, figure, spec) {
   const chart = new Chart(canvas, {
     type: "scatter",

@@ -1,11 +1,11 @@
 // The timeline of an elastic run: its ranks and phases.
 
-// Seconds from the start of the run.
+// A time since the start of the run.
 function moment(seconds) {
   return Number(seconds.toPrecision(6)) + " s";
 }
 
-// Of a phase that began; one that did not end lasted as long as the run.
+// The end of a phase that began; a phase without an end lasted until the end of the run.
 function endOf(run, phase) {
   const end = run.data.phases[phase].end_s;
   return end === null ? Math.max(run.head.elapsed_s, run.data.phases[phase].begin_s) : end;
@@ -40,7 +40,7 @@ function timelineTip(run, phase, rank) {
   return cell || change ? lines.join("\n") : "";
 }
 
-// What stands above the ranks: the view in which each phase ended its changes, and the longest stall they cost.
+// The lines above the ranks: the view after the changes of each phase, and the longest stall that the changes caused.
 function timelineHeads(run) {
   const views = run.byPhase.map((changes) => largest(changes, "epoch"));
   const stalls = run.byPhase.map((changes) => largest(changes, "longest_stall_us"));
@@ -68,7 +68,8 @@ function timelineHeads(run) {
 const TIME_HEADS = ["phase", "view", "stall"];
 const PHASE_HEADS = ["view", "stall"];
 
-// A rank's phase in time: two spans where it joins, before and after that; of one that leaves or dies up to then.
+// The spans of a rank in a phase. A rank that joins has two spans, before and after it joins; a rank that leaves or
+// dies has one span, which ends there.
 function rankSpans(run, phase, rank) {
   const cell = timelineCell(run, phase, rank), change = changeOf(run, phase, rank);
   const from = run.data.phases[phase].begin_s, to = endOf(run, phase);

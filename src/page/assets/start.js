@@ -1,4 +1,4 @@
-// Begins: reads the data, shows the page, draws its charts, and says in the page how long that took.
+// Reads the data, shows the page, draws its charts, and shows in the page how long that took.
 
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -8,7 +8,7 @@ function start() {
   shows[data.page](data, page);
   watchTheme(drawAll);
   drawAll();
-  // From the beginning of the page's way to the screen to its last chart.
+  // The time from the start of the page's loading until its last chart was drawn.
   const drawn = performance.now();
   document.body.dataset.drawnMs = drawn.toFixed(1);
   document.getElementById("drawn").textContent = "Drawn in " + short(drawn) + " ms.";

@@ -1,6 +1,5 @@
-// Each chart's data as a table, collapsed. Rows are put in after the charts are drawn, some at a time. Of a very large
-// table there are the first rows, and more for each press of a button: hundreds of thousands of cells cost a browser a
-// minute.
+// Each chart's data as a table, collapsed. Rows are added after the charts are drawn, some at a time. A very large
+// table shows only its first rows, and a button adds more: hundreds of thousands of cells cost a browser a minute.
 
 const LARGE_TABLE = 60000;  // cells
 const FIRST_ROWS = 500;
@@ -9,7 +8,7 @@ const SLICE_MS = 12;
 const waitingTables = [];
 const usedNames = new Set();
 
-// Several runs may have figures of one name.
+// Figures of several runs may have the same name.
 function uniqueName(name) {
   let unique = name;
   for (let i = 2; usedNames.has(unique); i++) unique = name + "-" + i;
@@ -17,8 +16,8 @@ function uniqueName(name) {
   return unique;
 }
 
-// `columns`: names, or {name, text: true} for those that hold words. `rows()` makes lists of values; with `count`, how
-// many there will be, it is called after the charts are drawn.
+// `columns`: names, or {name, text: true} for columns of words. `rows()` returns lists of values. If `count` gives
+// their number, it is called after the charts are drawn.
 function dataTable(id, caption, columns, rows, count) {
   const heads = columns.map((column) => (typeof column === "string" ? {name: column} : column));
   const body = element("tbody");
@@ -67,7 +66,7 @@ function addRow(fill) {
   fill.body.append(row);
 }
 
-// Goes on until all are filled, and lets the browser breathe between slices.
+// Fills all tables, in slices, so that the browser can handle events in between.
 function fillTables() {
   const end = performance.now() + SLICE_MS;
   for (let rows = 1; waitingTables.length > 0; rows++) {

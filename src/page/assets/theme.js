@@ -1,4 +1,4 @@
-// Light and dark: the system's choice, until the reader takes the other.
+// Light and dark colours: as the system is set, until the reader chooses.
 
 let colours = {};
 
@@ -7,7 +7,7 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// What the style sheet says, for the charts.
+// Reads the colours of the style sheet for the charts.
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue("--" + name).trim();
@@ -23,7 +23,7 @@ function withAlpha(hex, alpha) {
   return hex + Math.round(alpha * 255).toString(16).padStart(2, "0");
 }
 
-// From pale to strong, for a value between 0 and 1.
+// A colour from pale to strong, for a value between 0 and 1.
 function heat(share) {
   const light = [[236, 243, 250], [86, 160, 211], [8, 64, 129]];
   const dark = [[30, 42, 56], [42, 122, 181], [163, 220, 255]];
@@ -50,7 +50,7 @@ function watchTheme(redraw) {
     change();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", change);
-  // Paper is white.
+  // Printed pages have light colours.
   let before;
   addEventListener("beforeprint", () => {
     before = document.documentElement.dataset.theme;
