@@ -1,4 +1,4 @@
-// Counts what the library asks the system for, or makes an allocation fail.
+// Counts requests of the library's code to the system, or makes an allocation fail.
 #include "support/allocations.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ static _Thread_local struct allocations counted;
 static _Thread_local unsigned depth;
 static atomic_bool for_all;
 static _Atomic uint64_t all_own, all_others, all_maps, all_locks, all_getenvs;
-static _Atomic int64_t until_failure; // 0: none is to fail
+static _Atomic int64_t until_failure; // 0: none has to fail
 static atomic_bool failed;
 static _Atomic int64_t live;
 
@@ -73,7 +73,7 @@ bool allocations_counted(void) {
   return true;
 }
 
-// glibc's own, under the names that it keeps for those who take the others' place.
+// glibc's own functions, under the names that it keeps for programs that replace the others.
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
@@ -90,7 +90,7 @@ static void count(const void *caller) {
     own ? all_own++ : all_others++;
 }
 
-// Whether this allocation is the one to fail.
+// Whether this allocation has to fail.
 static bool fails(void) {
   if (until_failure <= 0 || atomic_fetch_sub(&until_failure, 1) != 1)
     return false;
@@ -99,7 +99,7 @@ static bool fails(void) {
   return true;
 }
 
-// Seen by the libraries too.
+// Shared libraries use the following functions, too.
 #pragma GCC visibility push(default)
 
 static void *allocated(void *memory) {
@@ -145,7 +145,7 @@ void free(void *memory) {
   __libc_free(memory);
 }
 
-// libcrypto's own do not fail: it loses some of what it holds when they do.
+// Allocations of libcrypto do not fail: it leaks memory when they do.
 static void *crypto_malloc(size_t size, const char *file, int line) {
   (void)file, (void)line;
   return size > 0 ? allocated(__libc_malloc(size)) : NULL;
@@ -174,7 +174,8 @@ __attribute__((constructor)) static void find_crypto(void) {
     set(crypto_malloc, crypto_realloc, crypto_free);
 }
 
-// libc's call malloc by a name that is not seen here: in these, the caller counts as the one who allocates.
+// In libc these functions call malloc by a name that this file cannot replace. Here their caller counts as the caller
+// of malloc.
 char *strndup(const char *text, size_t size) {
   size_t length = strnlen(text, size);
   count(__builtin_return_address(0));

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 struct allocations {
-  uint64_t own;    // calls of malloc and its relatives, free too, by this program: the library and the test
-  uint64_t others; // likewise, by shared libraries
+  uint64_t own;    // malloc, free and their relatives, called by this program: the library and the test
+  uint64_t others; // the same calls by shared libraries
   uint64_t maps;   // mmap
   uint64_t locks;  // pthread_mutex_lock
   uint64_t getenvs;
@@ -18,18 +18,18 @@ struct allocations {
 // Whether this build counts.
 bool allocations_counted(void);
 
-// Begins to count what the calling thread does; pairs may be nested, and the outermost counts.
+// Begins to count the calling thread's requests. Pairs may be nested; only the outermost one counts.
 void allocations_begin(void);
-// Ends it, and adds what was counted to `*sum`.
+// Ends the count, and adds it to `*sum`.
 void allocations_end(struct allocations *sum);
 
-// Counts what all threads do.
+// Counts the requests of all threads.
 void allocations_begin_all(void);
 void allocations_end_all(struct allocations *sum);
 
-// The n-th allocation of this process from now on, from 1, fails, and no other; 0: none.
+// Makes the n-th allocation of this process from now on fail (the first is 1), and no other; 0: none.
 void allocations_fail(uint64_t n);
-// Whether it has come to that.
+// Whether that allocation has failed.
 bool allocations_failed(void);
 
 // Allocations of this process that have not been freed.

@@ -1,12 +1,12 @@
-// A wall clock that is stepped forward and back ten times a second, by seconds, half a minute and an hour, for a whole
-// process: linked into a test, or preloaded into the tool. All processes see the same steps. The kernel is told
-// nothing, so whoever computes a time by this clock and waits for it in the kernel waits wrongly.
+// Steps the wall clock of a process forward and back ten times a second, by seconds, half a minute and an hour. It is
+// linked into a test, or preloaded into the tool. All processes see the same steps. The kernel's clock does not change,
+// so code that computes a time by this clock and waits for it in the kernel waits too long or too short.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SEEN __attribute__((visibility("default"))) // by shared libraries too
+#define SEEN __attribute__((visibility("default"))) // visible to shared libraries, too
 
 static long long kernel_ns(clockid_t clock) {
   struct timespec now = {0};

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Entries of a folder whose names begin so. One that cannot be read ends the program.
+// Counts the entries of a folder whose names begin with `begin`. If the folder cannot be read, the program ends.
 static inline int support_entries(const char *path, const char *begin) {
   DIR *folder = opendir(path);
   int count = 0;
@@ -21,7 +21,7 @@ static inline int support_entries(const char *path, const char *begin) {
   return count;
 }
 
-// Descriptors of this process, and a few that are always counted.
+// Counts the descriptors of this process, and a few entries that are always there.
 static inline int support_descriptors(void) {
   return support_entries("/proc/self/fd", "");
 }

@@ -16,7 +16,7 @@
 
 enum { START_ATTEMPTS = 5 };
 
-// Ubuntu 22.04 has 3.3, whose requests have other paths. Its caller ends then.
+// Skips the test with an etcd before 3.4: Ubuntu 22.04 has 3.3, whose requests have other paths.
 static void require_version(void) {
   char line[256] = "";
   int major = 0, minor = 0;
@@ -59,7 +59,7 @@ static void remove_tree(const char *path) {
   nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-// Becomes etcd. Only in the child.
+// Starts the program etcd in the place of this one; only for the child.
 static _Noreturn void become_etcd(const struct support_etcd *etcd, pid_t parent) {
   enum { MAX_ARGS = 48 };
   char data[128], log[128], peer[64], cluster[96];
@@ -128,7 +128,7 @@ bool support_etcd_start(struct support_etcd *etcd) {
     etcd->directory[0] = '\0';
     return false;
   }
-  for (int i = 0; i < START_ATTEMPTS; i++) { // somebody else may take a free port before etcd does
+  for (int i = 0; i < START_ATTEMPTS; i++) { // another process may take a free port before etcd does
     etcd->port = support_free_port();
     etcd->peer_port = support_free_port();
     snprintf(etcd->url, sizeof etcd->url, "%s://127.0.0.1:%u", etcd->scheme ? etcd->scheme : "http", etcd->port);

@@ -17,7 +17,7 @@ struct support_event {
   int64_t create_revision;
   int64_t version;
   int64_t lease;
-  uint64_t came_ns; // when
+  uint64_t came_ns; // time of the event
 };
 
 struct support_events {
@@ -28,21 +28,21 @@ struct support_events {
 };
 
 void support_events_init(struct support_events *events);
-void support_events_free(struct support_events *events); // not while a watch still feeds it
+void support_events_free(struct support_events *events); // no watch may still use it
 
-// The watch function; `arg` is the struct support_events.
+// The function for a watch; `arg` is the struct support_events.
 void support_events_take(void *arg, const struct weft_store_event *event);
 
-// Waits until `count` events of this kind have come. False: the deadline passed.
+// Waits until `count` events of this kind have arrived. False: the deadline passed.
 bool support_events_wait(struct support_events *events, enum weft_store_event_kind kind, size_t count);
 
-// Waits until an event of this key has come that is not older than `revision`. False: it has not, within `timeout_ms`.
+// Waits until an event of this key with at least this `revision` has arrived. False: there is none within `timeout_ms`.
 bool support_events_wait_key(struct support_events *events, const char *key, int64_t revision, uint32_t timeout_ms);
 
-// How many of this kind have come.
+// How many events of this kind have arrived.
 size_t support_events_count(struct support_events *events, enum weft_store_event_kind kind);
 
-// The n-th of this kind, from 0. It must have come.
+// Returns the n-th event of this kind, from 0. It must have arrived.
 struct support_event support_events_get(struct support_events *events, enum weft_store_event_kind kind, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-// Copies between processes, streams and marks of the plug-in of the tests: memory is the host's, and a copy is done
-// when it is launched.
+// Copies between processes, streams and marks of the fake plug-in. Memory is host memory, and a copy is complete when
+// it is launched.
 #include "support/fake_copies.h"
 #include "base/time/clock.h"
 
@@ -15,7 +15,7 @@
 
 #include "support/fake_device.h"
 
-// Windows are known by the name of their mapping, which ends with the number of the device.
+// Windows are recognised by the name of their mapping, which ends with the number of the device.
 int fake_owner(const void *memory, int *index, char *why) {
   char line[512];
   FILE *maps = fopen("/proc/self/maps", "re");
@@ -89,7 +89,7 @@ int fake_copies_open(struct device *device, const struct device_copy *copies, ui
   return 0;
 }
 
-// A run has passed when it has been looked at some times: requests are under way for a while.
+// A run counts as complete after some checks, so that requests are in flight for a while.
 enum { LOOKS = 3 };
 
 int fake_copies_run(struct device_copies *copies, void *stream, char *why) {

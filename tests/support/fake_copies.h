@@ -1,4 +1,4 @@
-// The functions of the tests' plug-in for copies between processes: part of its table (fake_device.c).
+// The functions of the fake plug-in for copies between processes: a part of its table (fake_device.c).
 #ifndef SUPPORT_FAKE_COPIES_H
 #define SUPPORT_FAKE_COPIES_H
 

@@ -39,9 +39,9 @@ struct fake_cufile *fake_cufile(void) {
   return &fake;
 }
 
-// Whether the fake device is the calling thread's, as cuFile wants it.
+// Whether the fake device is current in the calling thread, as cuFile requires.
 static bool has_device(void) {
-  static void *_Atomic found; // it is never unloaded
+  static void *_Atomic found; // the library is never unloaded
   void *symbol = atomic_load(&found);
   if (!symbol) {
     const char *plugin = getenv("WEFT_CUDA_PLUGIN");
@@ -66,13 +66,13 @@ struct cufile_status cuFileGetVersion(int *version) {
   return (struct cufile_status){0};
 }
 
-// cuFile 1.15 opens a file once more, by its name, if the descriptor has O_DIRECT.
+// If the descriptor has O_DIRECT, cuFile 1.15 opens the file once more, by its name.
 static bool is_unlinked_and_direct(int fd) {
   struct stat about;
   return fcntl(fd, F_GETFL) & O_DIRECT && fstat(fd, &about) == 0 && about.st_nlink == 0;
 }
 
-// A handle is the descriptor's number and one.
+// A handle is the descriptor's number + 1.
 struct cufile_status cuFileHandleRegister(cufile_handle *handle, const struct cufile_target *target) {
   struct cufile_status status = {.err = atomic_load(&fake.handle_error)};
   if (target->type != CUFILE_OPAQUE_FD || target->operations)
@@ -123,7 +123,7 @@ static bool fails(off_t offset, size_t size, ssize_t *result) {
   return *result != 0;
 }
 
-// With O_DIRECT the memory has to be aligned, which that of a GPU need not be for cuFile.
+// With O_DIRECT the memory has to be aligned; cuFile does not require that of GPU memory.
 static ssize_t move(int fd, char *memory, size_t size, off_t offset, bool write) {
   char *bounce = aligned_alloc(PAGE, size);
   if (!bounce)
@@ -135,7 +135,7 @@ static ssize_t move(int fd, char *memory, size_t size, off_t offset, bool write)
   size_t at_most = (size_t)atomic_load(&fake.at_most);
   if (moved > 0 && at_most > 0 && (size_t)moved > at_most)
     moved = (ssize_t)at_most;
-  while (atomic_load(&fake.hold) != 0) // as if the device were slow: memory is touched behind
+  while (atomic_load(&fake.hold) != 0) // simulates a slow device: memory is touched afterwards
     nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
   if (!write && moved > 0)
     memcpy(memory, bounce, (size_t)moved);
@@ -150,7 +150,7 @@ static ssize_t call(cufile_handle handle, char *memory, size_t size, off_t offse
   atomic_fetch_add(&fake.inside, 1);
   if (!handle)
     result = -NOT_REGISTERED;
-  else if (offset % PAGE != 0 || size % PAGE != 0 || size == 0) // it could, but is not to be asked
+  else if (offset % PAGE != 0 || size % PAGE != 0 || size == 0) // cuFile allows it, but Weft must not ask for it
     result = -INVALID_VALUE;
   else if (!has_device())
     result = -CONTEXT_MISMATCH;

@@ -1,5 +1,5 @@
-// The plug-in of the tests, without a GPU (device/device.h): devices, memory, windows, streams, and the table. Memory
-// is the host's, windows are memfds, and a thread for each device runs what is launched, one after the other.
+// The fake plug-in, which needs no GPU (device/device.h): devices, memory, windows, streams, and the table. Memory is
+// host memory, windows are memfds, and a thread for each device runs its launches one after the other.
 #include "support/fake_device.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ void fake_nap(void) {
 
 // --- devices, memory, windows, streams ---
 
-// FAKE_PCI: the devices' addresses, with commas between them, if the two that there are else do not serve.
+// FAKE_PCI: the devices' addresses, separated by commas; without it there are two devices.
 static int fake_count(int *count, char *why) {
   (void)why;
   const char *list = getenv("FAKE_PCI");
@@ -115,8 +115,8 @@ static int fake_copy(struct device *device, void *to, const void *from, size_t s
   return 0;
 }
 
-// With FAKE_HIDDEN set the host cannot touch windows, as it cannot touch memory of a GPU: who tries dies of it. Copies
-// reach them by a second mapping.
+// With FAKE_HIDDEN set the host cannot touch windows, as it cannot touch GPU memory: a program that tries dies. Copies
+// reach windows by a second mapping.
 static struct hidden {
   char *memory, *bytes;
   size_t size;
@@ -172,7 +172,7 @@ static int fake_window_create(struct device *device, size_t size, struct device_
   char name[32];
   if (getenv("FAKE_FULL"))
     return fake_say(why, WEFT_ERR_NOMEM, "the fake has no memory");
-  snprintf(name, sizeof name, "fake-device-%d", device->index); // by which fake_owner() knows it
+  snprintf(name, sizeof name, "fake-device-%d", device->index); // fake_owner() recognises the name
   int made = memfd_create(name, MFD_CLOEXEC);
   if (made < 0 || ftruncate(made, (off_t)size) != 0)
     return fake_say(why, WEFT_ERR_SYSTEM, strerror(errno));
@@ -185,8 +185,8 @@ int fake_window_map(struct device *device, size_t size, int fd, struct device_wi
   return map(size, fd, window, why);
 }
 
-// FAKE_FABRIC: windows have names, which tell the process and its descriptor. "mute": nobody can map one; "once": only
-// the first that tries can.
+// FAKE_FABRIC: windows have names, which contain the process and its descriptor. "mute": no process can map one;
+// "once": only the first process that tries can.
 static int fake_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name,
                               char *why) {
   int fd = -1;
@@ -224,7 +224,7 @@ void fake_window_release(struct device *device, struct device_window *window) {
   *window = (struct device_window){0};
 }
 
-// With FAKE_PRIVATE set to the device's index, or to "all", no process can have its windows in host memory shown.
+// With FAKE_PRIVATE set to the device's index, or to "all", no other process can map its windows in host memory.
 static bool is_private(const struct device *device) {
   const char *private = getenv("FAKE_PRIVATE");
   return private && (strcmp(private, "all") == 0 || atoi(private) == device->index);
@@ -297,7 +297,7 @@ static int fake_with(struct device *device, void (*function)(void *arg), void *a
   return 0;
 }
 
-// For the fake of cuFile: whether the calling thread is in with().
+// For the fake cuFile: whether the calling thread is in with().
 __attribute__((visibility("default"))) bool fake_device_is_current(void);
 bool fake_device_is_current(void) {
   return current != NULL;

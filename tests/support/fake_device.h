@@ -1,4 +1,4 @@
-// The parts of the plug-in of the tests (fake_device.c): its devices, and its engine (fake_engine.c).
+// The parts of the fake plug-in (fake_device.c): its devices, and its engine (fake_engine.c).
 #ifndef SUPPORT_FAKE_DEVICE_H
 #define SUPPORT_FAKE_DEVICE_H
 
@@ -8,7 +8,7 @@
 
 enum { FAKE_QUEUE = 64 };
 
-// A route of the plug-in of the tests: which operation filled it, and in which view. What tokens do is not its matter.
+// A route of the fake plug-in. It knows which operation filled it, and in which view, but nothing about tokens.
 struct device_route {
   pthread_mutex_t lock;
   struct device_route_options options;
@@ -18,17 +18,17 @@ struct device_route {
   uint32_t members;
   uint8_t seats[DEVICE_SEATS];
   void *lists;
-  int64_t *kept; // [max_tokens][topk] selections that it was planned or filled with
+  int64_t *kept; // [max_tokens][topk] selections of the plan, or of the dispatch that filled it
   uint32_t num_kept;
-  struct device_difference difference; // that the newest search found
+  struct device_difference difference; // of the newest search
 };
 
-// What a device runs next, by its thread; NULL ends that.
+// The next launch of a device, which its thread runs; NULL ends the thread.
 struct fake_launch {
   void (*kernel)(const struct fake_launch *launch);
   struct device_ep *ep;
   struct device_dispatch dispatch;
-  struct device_route *route; // of a group for throughput, or NULL
+  struct device_route *route; // in a group for throughput, or NULL
   bool keeps;
 };
 
@@ -45,8 +45,8 @@ struct device {
 int fake_say(char *why, int rc, const char *what);
 void fake_nap(void);
 void fake_launch(struct device *device, const struct fake_launch *launch);
-// fake_graph.c: the capture that launches into the stream belong to, or 0; and one of them, which is kept then and does
-// not run.
+// In fake_graph.c. fake_capture_of() returns the capture that launches into the stream belong to, or 0. fake_capture()
+// keeps such a launch, which then does not run.
 uint64_t fake_capture_of(const void *stream);
 bool fake_capture(const void *stream, const struct fake_launch *launch);
 int fake_graph_begin(struct device *device, void *stream, char *why);
@@ -55,7 +55,7 @@ int fake_graph_launch(struct device *device, void *graph, void *stream, char *wh
 void fake_graph_close(struct device *device, void *graph);
 int fake_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why);
 int fake_stream_wait(struct device *device, void *stream, uint32_t timeout_ms, char *why);
-// Where the host reaches what a device knows by that address.
+// The host's address for a device's address.
 void *fake_reach(const void *memory);
 int fake_window_map(struct device *device, size_t size, int fd, struct device_window *window, char *why);
 void fake_window_release(struct device *device, struct device_window *window);
@@ -71,7 +71,7 @@ int fake_ep_progress(struct device_ep *ep, struct device_progress *progress, cha
 int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why);
 int fake_ep_control(struct device_ep *ep, const struct device_control *control, char *why);
 int fake_ep_seat(struct device_ep *ep, uint32_t seat, char *why);
-// Writes this rank's index, + 1, to the byte of that index, to show whose memory it is.
+// Writes this rank's index + 1 to the byte with that index, to show whose memory it is.
 int fake_ep_zero_copy(struct device_ep *ep, uint32_t seat, const void *memory, char *why);
 int fake_ep_begin(struct device_ep *ep, const struct device_member *seats, uint32_t count, uint64_t op, uint64_t epoch,
                   char *why);
@@ -99,7 +99,7 @@ int fake_route_plan(struct device_ep *ep, struct device_route *route, const void
                     uint32_t num_tokens, uint64_t masked, void *stream, char *why);
 void fake_route_arrays(const struct device_route *route, struct weft_ep_route_arrays *arrays);
 void fake_route_selections(const struct device_route *route, const void **topk_idx, const float **weights);
-// Keeps the selections of a plan or a dispatch, which are in memory of the host.
+// Keeps the selections of a plan or a dispatch, which are in host memory.
 void fake_route_keep(struct device_route *route, const void *topk_idx, bool narrow, uint32_t count);
 int fake_route_compare(struct device_ep *ep, struct device_route *route, const struct device_compare *compare,
                        void *stream, char *why);

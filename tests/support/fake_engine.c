@@ -1,7 +1,7 @@
-// The engine of the plug-in of the tests. Its kernels carry headers, as the real ones lay them out, and no tokens; in
-// groups for throughput some rows, which are nobody's (fake_stream.c), so that these go all ways there are. They follow
-// the rule of activation, but adopt no view. FAKE_ROWS, FAKE_MISSING and FAKE_WAIT_NS (for the second member) say what
-// their records tell.
+// The engine of the fake plug-in. Its kernels carry headers with the layout of the real ones, but no tokens. In groups
+// for throughput they also carry some rows without content (fake_stream.c), so that the streams are used. The kernels
+// follow the rule of activation, but adopt no view. Their records have the values of FAKE_ROWS, FAKE_MISSING and
+// FAKE_WAIT_NS (for the second member).
 #include "support/fake_device.h"
 
 #include <stdio.h>
@@ -26,21 +26,21 @@ struct view {
 struct device_ep {
   struct device *device;
   struct device_ep_options options;
-  size_t slot, counts; // bytes, and where the counts begin
+  size_t slot, counts; // bytes of a slot, and where the counts begin
   uint32_t count_units;
-  struct cuda_flow flow; // of a group for throughput
+  struct cuda_flow flow; // in a group for throughput
   uint64_t stream;       // offset of a stream in a window
   pthread_mutex_t lock;
   struct device_control control;
   struct view published[PUBLISHED];
   uint64_t lost, told[DEVICE_SEATS];
-  uint64_t seats, grown, grown_ns; // of the newest view; the newest that had new ones, and when it came
+  uint64_t seats, grown, grown_ns; // of the newest view; epoch and time of the newest view with new seats
   bool links_awake;
-  // Of the thread that runs kernels, and before it does
+  // Used by the thread that runs kernels, and before it runs any
   struct ep_activation activation;
-  struct view live[4]; // of operation n: live[n % 4]
+  struct view live[4]; // view of operation n: live[n % 4]
   uint64_t sent, received, combined;
-  uint64_t ready[2]; // that the headers of the newest two operations told
+  uint64_t ready[2]; // sent in the headers of the newest two operations
   struct device_record record[RECORDS];
   struct device_progress progress; // under `lock`
   struct device_report report;
@@ -48,7 +48,7 @@ struct device_ep {
 
 typedef uint64_t __attribute__((may_alias)) unit_word;
 
-// Units are written with the flag last, and read with the flag first.
+// The flag of a unit is written last and read first.
 static void store_unit(struct cuda_unit *unit, uint32_t a, uint32_t b, uint32_t c, uint32_t flag) {
   unit_word *words = (unit_word *)unit;
   __atomic_store_n(words, (uint64_t)b << 32 | a, __ATOMIC_RELAXED);
@@ -62,7 +62,7 @@ static struct cuda_unit load_unit(const struct cuda_unit *unit) {
                             .flag = (uint32_t)(high >> 32)};
 }
 
-// A word of the report, which the host reads at any time.
+// Writes a word of the report, which the host may read at any time.
 static void store_word(volatile uint64_t *word, uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
@@ -127,7 +127,7 @@ static void note_seats(struct device_ep *ep, const struct device_view *view) {
   ep->grown_ns = clock_ns();
 }
 
-// FAKE_MEMBERS: the most of a view.
+// FAKE_MEMBERS: the most members of a view.
 int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *why) {
   const char *most = getenv("FAKE_MEMBERS");
   if (most && view->count > strtoul(most, NULL, 10))
@@ -173,7 +173,7 @@ int fake_ep_zero_copy(struct device_ep *ep, uint32_t seat, const void *memory, c
   return 0;
 }
 
-// The published view of `epoch`, or the oldest newer one. Under lock.
+// Finds the published view of `epoch`, or else the oldest newer one. [lock held]
 static bool find_view(const struct device_ep *ep, uint64_t epoch, struct view *out) {
   const struct view *found = NULL;
   for (int i = 0; i < PUBLISHED; i++)
@@ -202,7 +202,7 @@ static bool is_peer(const struct device_ep *ep, const struct device_member *memb
   return member->rank != ep->options.rank && member->seat != DEVICE_NO_SEAT;
 }
 
-// Tells those who are in `next` and not in `now` that `op` is their first. Under lock.
+// Notifies the members that are in `next` and not in `now` that `op` is their first operation. [lock held]
 static void notify_joiners(struct device_ep *ep, const struct view *now, const struct view *next, uint64_t op) {
   for (uint32_t m = 0; m < next->count; m++) {
     const struct device_member *member = &next->members[m];
@@ -323,7 +323,7 @@ static bool await_unit(struct device_ep *ep, const struct device_member *member,
   return true;
 }
 
-// The unit of a header that has the field, and the word in it.
+// The unit of a header that contains the field, and the field's word in it.
 static struct cuda_unit *field_unit(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t which,
                                     uint32_t *word) {
   uint32_t field = ep->options.experts_per_rank + which, each = CUDA_UNIT_COUNTS / 2;
@@ -331,7 +331,7 @@ static struct cuda_unit *field_unit(const struct device_ep *ep, struct cuda_slot
   return (struct cuda_unit *)((char *)head + ep->counts) + field / each;
 }
 
-// The same of the field that names the route.
+// The unit and the word of the field that names the route.
 static struct cuda_unit *route_unit(const struct device_ep *ep, struct cuda_slot_head *head, uint32_t *word) {
   return field_unit(ep, head, CUDA_FIELD_ROUTE, word);
 }
@@ -344,7 +344,7 @@ static void store_field(const struct device_ep *ep, struct cuda_slot_head *head,
   store_unit(at, unit.word[0], unit.word[1], unit.word[2], flag);
 }
 
-// Whether the peer goes the ways of the same route; a peer that does not is lost.
+// Whether the peer uses the same route; a peer that does not is lost.
 static bool goes_along(struct device_ep *ep, const struct device_member *member, struct cuda_slot_head *head,
                        uint64_t op, uint32_t route, uint64_t deadline_ns) {
   uint32_t word;
@@ -359,7 +359,7 @@ static bool goes_along(struct device_ep *ep, const struct device_member *member,
   return false;
 }
 
-// A wait for rows of a member, or for its credit.
+// A wait for a member's rows, or for its credit.
 struct stream_wait {
   struct device_ep *ep;
   uint32_t seat;
@@ -374,7 +374,7 @@ static bool is_over(void *arg) {
   return late || is_gone(wait->ep, wait->seat);
 }
 
-// Moves the rows of a dispatch to a member, or from it. False: the member is lost.
+// Sends the rows of a dispatch to a member, or receives them from it. False: the member is lost.
 static bool move_rows(struct device_ep *ep, const struct device_member *member, uint64_t op, bool sends) {
   struct stream_wait wait = {ep, member->seat, clock_ns() + ep->options.timeout_ns};
   const struct fake_stream stream = {.flow = &ep->flow,
@@ -390,7 +390,7 @@ static bool move_rows(struct device_ep *ep, const struct device_member *member, 
   return here;
 }
 
-// All members are waited for at once, as kernels do.
+// Waits for all members at once, as kernels do.
 static void hear(struct device_ep *ep, const struct view *view, uint64_t op, uint32_t route,
                  struct device_record *record) {
   uint64_t deadline_ns = clock_ns() + ep->options.timeout_ns;
@@ -437,7 +437,8 @@ static uint32_t number_of(const char *variable) {
   return value ? (uint32_t)atoi(value) : 0;
 }
 
-// What is filled is known from then on; who goes by it finds out whether a rank has joined since.
+// A launch that fills the route records the members. A launch that keeps the route finds out whether a rank has joined
+// since.
 static void follow_route(struct device_ep *ep, const struct fake_launch *launch, const struct view *view,
                          struct device_record *record) {
   struct device_route *route = launch->route;
@@ -484,7 +485,7 @@ static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
   pthread_mutex_lock(&ep->lock);
   struct device_control control = ep->control;
   ep->progress.ended = ep->combined;
-  if (!getenv("FAKE_LAGS")) // then no area is ever without use
+  if (!getenv("FAKE_LAGS")) // with FAKE_LAGS no area is ever unused
     ep->progress.left = ep->combined;
   ep->progress.begun = op + 1;
   if (args->replays)
@@ -513,7 +514,7 @@ static void send_half(struct device_ep *ep, const struct fake_launch *launch) {
   }
   for (uint32_t m = 0; m < view.count && record.num_ranks > 0 && ep->options.throughput && args->kind == 1; m++)
     if (is_peer(ep, &view.members[m]) && !is_gone(ep, view.members[m].seat))
-      move_rows(ep, &view.members[m], op, true); // when all have their headers
+      move_rows(ep, &view.members[m], op, true); // after all members have their headers
   ep->ready[op % 2] = control.ready;
   pthread_mutex_lock(&ep->lock);
   ep->record[op % RECORDS] = record;
@@ -559,7 +560,7 @@ int fake_ep_dispatch(struct device_ep *ep, const struct device_dispatch *args, v
   if (args->halves != (DEVICE_SEND | DEVICE_RECV))
     return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fake has no halves");
   struct fake_launch launch = {.kernel = run_dispatch, .ep = ep, .dispatch = *args};
-  if (stream != (void *)1 && !fake_capture(stream, &launch)) // what is captured does not run
+  if (stream != (void *)1 && !fake_capture(stream, &launch)) // a captured launch does not run
     fake_launch(ep->device, &launch);
   return 0;
 }
@@ -603,7 +604,7 @@ int fake_ep_record(struct device_ep *ep, uint64_t op, struct device_record *reco
   return record->op == op && record->kind != 0 ? 0 : fake_say(why, WEFT_ERR_NOT_FOUND, "no such operation");
 }
 
-// Members of the view have brought all.
+// Reports that no rows are missing.
 int fake_ep_missing(struct device_ep *ep, uint64_t op, uint64_t *missing, uint32_t num_tokens, char *why) {
   (void)ep, (void)op, (void)why;
   memset(missing, 0, num_tokens * sizeof *missing);

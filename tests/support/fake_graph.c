@@ -1,6 +1,5 @@
-// Graphs of the plug-in of the tests: launches of one thread that are kept, and run again and again. The thread of the
-// device that they are launched on runs them, which is another one than the engine's own: what was launched before has
-// to be awaited.
+// Graphs of the fake plug-in: launches of one thread that are kept, and run again and again. The thread of the device
+// on which a graph is launched runs them, and not the thread of the engine, so earlier launches have to be awaited.
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +66,7 @@ void fake_graph_close(struct device *device, void *graph) {
   free(graph);
 }
 
-enum { HUGE = 16 << 20 }; // memory that is filled to pass the time
+enum { HUGE = 16 << 20 }; // larger fills only pass the time of a GPU
 
 int fake_fill(struct device *device, void *memory, uint8_t byte, size_t size, void *stream, char *why) {
   (void)device, (void)stream, (void)why;

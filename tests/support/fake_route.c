@@ -1,5 +1,4 @@
-// Routes of the plug-in of the tests: they know which operation filled them, and its
-// selections, and of no other tokens.
+// Routes of the fake plug-in: they know which operation filled them, and its selections, but nothing else about tokens.
 #include <stdlib.h>
 #include <string.h>
 

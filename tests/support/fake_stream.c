@@ -1,5 +1,5 @@
-// Rows of the plug-in of the tests. An operation has one to three of them for each peer, in the channel that has the
-// number of their source. A row names its source, its operation and its number in every word.
+// Rows of the fake plug-in. An operation sends one to three of them to each peer, in the channel with the number of
+// their source. Each word of a row contains its source, its operation and its number.
 #include "support/fake_stream.h"
 
 #include <weft/err.h>
@@ -25,7 +25,7 @@ static uint32_t channel_of(int32_t rank) {
   return (uint32_t)rank % CUDA_CHANNELS;
 }
 
-// As many as the channel can have, and a ring has room for.
+// Not more rows than the channel allows and a ring has room for.
 static uint32_t rows_of(const struct fake_stream *stream, uint64_t op) {
   uint32_t rows = 1 + (uint32_t)(op % CUDA_LEAST_PLACES), most = stream->flow->list - 1;
   return rows < most ? rows : most;
@@ -35,7 +35,7 @@ static uint64_t content_of(int32_t rank, uint64_t op, uint32_t row) {
   return op << 32 | (uint64_t)row << 16 | (uint32_t)(rank + 1);
 }
 
-// Of a place: values, and a line of routing, which names the token behind its first word.
+// The bytes of a place: values, and a line of routing, which names the token after its first word.
 static uint32_t used_of(const struct fake_stream *stream) {
   return 2 * stream->flow->hidden + cuda_routing_bytes(stream->flow->topk);
 }

@@ -1,4 +1,4 @@
-// A libucp of the tests that tells a version and nothing else: of Debian 13, for which Weft does without something.
+// A fake libucp that has only a version: the version of Debian 13, for which Weft does without a feature.
 __attribute__((visibility("default"))) const char *ucp_get_version_string(void);
 
 const char *ucp_get_version_string(void) {

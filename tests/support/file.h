@@ -10,13 +10,13 @@
 #include "cmocka_all.h"
 #include "support/temporary.h"
 
-// Bytes that depend on position and seed.
+// Fills `bytes` by a function of position and seed.
 static inline void support_fill(uint8_t *bytes, uint64_t length, uint64_t seed) {
   for (uint64_t i = 0; i < length; i++)
     bytes[i] = (uint8_t)random_mix(seed + i);
 }
 
-// A file of such bytes, without a name. cmocka asserts that it can be made.
+// Returns a file of such bytes, without a name. Fails the test if it cannot be made.
 static inline int support_file(uint64_t length, uint64_t seed) {
   char path[256];
   support_temporary(path, sizeof path, "weft-file");

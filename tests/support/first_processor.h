@@ -13,7 +13,7 @@ struct first_processor {
   cpu_set_t allowed, first;
 };
 
-// Asks for it. False, with a message: there is no other processor.
+// Sets WEFT_CPUS. False, with a message: there is no other processor.
 static inline bool first_processor_ask(struct first_processor *processor) {
   if (sched_getaffinity(0, sizeof processor->allowed, &processor->allowed) != 0 || CPU_COUNT(&processor->allowed) < 2) {
     printf("skipped: there are not two processors to choose from\n");
@@ -30,7 +30,7 @@ static inline bool first_processor_ask(struct first_processor *processor) {
   return true;
 }
 
-// Threads of this process that run there alone, and those that run where the process may.
+// Counts the threads of this process that run only there, and those that may run on any processor of the process.
 static inline void first_processor_count(const struct first_processor *processor, uint32_t *there, uint32_t *anywhere) {
   *there = *anywhere = 0;
   DIR *tasks = opendir("/proc/self/task");

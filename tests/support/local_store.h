@@ -1,4 +1,4 @@
-// A store of this process for the tests of a program: setup and teardown of their group, or of each of them.
+// A store in this process for the tests of a program: setup and teardown of their group, or of each test.
 #ifndef SUPPORT_LOCAL_STORE_H
 #define SUPPORT_LOCAL_STORE_H
 

@@ -1,4 +1,4 @@
-// A transport between workers of one process whose requests end when a test lets them.
+// A transport between workers of one process. Its requests end when a test says so.
 #include "support/loop.h"
 
 #include <pthread.h>
@@ -13,10 +13,10 @@ struct loop loop;
 struct worker {
   struct transport_worker base;
   uint64_t id;
-  struct flight *first; // posted, oldest first
+  struct flight *first; // posted requests, oldest first
   struct peer *peers;
   struct region *regions;
-  struct letter *letters, **end; // that came
+  struct letter *letters, **end; // messages that have arrived
   struct worker *next;
   bool kill;
   char why[64];
@@ -51,7 +51,7 @@ struct flight { // request->own
   bool posted, canceled;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of all that is here
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of everything in this file
 static struct worker *workers;
 static uint64_t next_id = 1;
 
@@ -153,7 +153,7 @@ static void deliver(struct worker *to, const void *bytes, size_t size) {
   loop.messages++;
 }
 
-// Moves the bytes, delivers the message, ends it. [no lock]
+// Moves the bytes, delivers the message and ends the request. [no lock]
 static void move(struct transport_request *request) {
   int err = atomic_exchange(&loop.fail, 0);
   uint32_t bad = err != 0 ? atomic_load(&loop.fail_piece) : UINT32_MAX;
@@ -210,8 +210,8 @@ static void loop_cancel(struct transport_request *request) {
   pthread_mutex_unlock(&lock);
 }
 
-// The next that is to end: cancelled, or released. What the test says is looked at once, before the list: said in the
-// midst of it, it would be a later one that is released. [lock]
+// Removes the next request that has to end: a cancelled or a released one. It reads the test's controls once, before
+// the list: if they changed in the middle of it, a later request would be released instead. [lock]
 static struct flight *take_due(struct worker *worker, bool *canceled) {
   bool all = !atomic_load(&loop.hold), one = atomic_load(&loop.release) > 0, deaf = atomic_load(&loop.deaf);
   for (struct flight *flight = worker->first; flight; flight = flight->next) {
@@ -388,7 +388,7 @@ static int loop_prepare(struct transport_request *request) {
 static void loop_unprepare(struct transport_request *request) {
   struct flight *flight = request->own;
   if (flight->posted)
-    abort(); // in flight
+    abort(); // the request is in flight
   free(flight);
   request->own = NULL;
 }

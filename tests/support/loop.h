@@ -13,24 +13,24 @@ extern const struct transport transport_loop;
 extern const struct transport transport_loop_free;
 
 struct loop {
-  _Atomic bool hold;           // what is posted stays in flight until released
-  _Atomic uint32_t release;    // so many of them, the oldest first, move and end in the next progress()
-  _Atomic bool deaf;           // cancel() does nothing until this is false again: hardware that still writes
-  _Atomic int fail;            // the next that ends fails with this, once
-  _Atomic uint32_t fail_piece; // and this piece of it
-  _Atomic int refuse;          // the next post() does, once
-  _Atomic bool mute;           // messages arrive at nobody
-  _Atomic uint32_t posts, cancels, ends, messages, heard; // messages: on their way; heard: told to somebody
+  _Atomic bool hold;           // posted requests stay in flight until released
+  _Atomic uint32_t release;    // so many requests in flight, the oldest first, move and end in the next progress()
+  _Atomic bool deaf;           // cancel() does nothing while this is true: simulates hardware that still writes
+  _Atomic int fail;            // the next request that ends fails with this error, once
+  _Atomic uint32_t fail_piece; // and this piece of it fails
+  _Atomic int refuse;          // the next post() fails with this error, once
+  _Atomic bool mute;           // no message is delivered
+  _Atomic uint32_t posts, cancels, ends, messages, heard; // messages: delivered; heard: passed to a callback
 };
 extern struct loop loop;
 
-// Everything as at the start.
+// Sets everything to its initial state.
 void loop_reset(void);
 
-// Whether so many are in flight, in all workers.
+// How many requests are in flight, in all workers.
 uint32_t loop_flying(void);
 
-// Tells the worker that opened last but `back` that all its peers have gone.
+// Reports to a worker that all its peers are gone: to the worker that opened last, or `back` workers before it.
 void loop_kill_peers(uint32_t back, const char *why);
 
 #endif

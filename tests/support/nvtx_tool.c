@@ -1,5 +1,5 @@
-// A profiler for tests, as NVTX loads it: writes down each range that is started and ended, as a line in the file named
-// by WEFT_TEST_RANGES: "PID start ID BYTES DOMAIN NAME" or "PID end ID".
+// A profiler for tests that NVTX loads. It writes a line for each start and end of a range to the file that
+// WEFT_TEST_RANGES names: "PID start ID BYTES DOMAIN NAME" or "PID end ID".
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 enum { MAX_NAMES = 64 };
 
 static char domain_name[64];
-static char names[MAX_NAMES][64]; // registered; a handle is the address
+static char names[MAX_NAMES][64]; // registered names; a handle is the address
 static uint32_t num_names;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t next_range = 1;
@@ -29,7 +29,7 @@ __attribute__((format(printf, 1, 2))) static void print_event(const char *format
   va_start(list, format);
   size += vsnprintf(line + size, sizeof line - (size_t)size, format, list);
   va_end(list);
-  if (write(file, line, (size_t)size) != size) // one call: lines of several processes do not mix
+  if (write(file, line, (size_t)size) != size) // one call, so that lines of several processes do not mix
     abort();
 }
 
@@ -67,7 +67,7 @@ static void end_range(nvtxDomainHandle_t domain, nvtxRangeId_t id) {
   print_event("end %" PRIu64 "\n", id);
 }
 
-// The entry that NVTX looks for. 1: attached.
+// NVTX looks for this entry. Returns 1: attached.
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t tables);
 
 int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t tables) {

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-// False, and says that WHAT is skipped: it is not there, or not allowed.
+// False, with a message that `what` is skipped: the call is missing or not allowed.
 static inline bool process_vm_works(const char *what) {
   char from = 1, to = 0;
   struct iovec here = {&to, 1}, there = {&from, 1};

@@ -1,4 +1,4 @@
-// A host with RDMA devices in the place of this one, from a recorded machine.
+// Simulates a host with RDMA devices from a recorded machine.
 #include "support/rdma_host.h"
 
 #include <fcntl.h>

@@ -7,13 +7,13 @@
 
 #include "topology/choice/choice.h"
 
-// The machine of tests/topology/host_NAME.xml, all of whose devices may be opened; with `most` not 0, the first of
-// them. The GPUs of the choice, in order, are those of the fake plug-in for GPUs (FAKE_PCI). cmocka asserts.
+// Makes the machine of tests/topology/host_NAME.xml. All its devices may be opened, or the first `most` if that is not
+// 0. The GPUs of the choice, in order, are the GPUs of the fake plug-in (FAKE_PCI). Fails the test on an error.
 struct topology_choice *rdma_host_make(const char *name, size_t most);
-// Frees the choice, too.
+// Also frees the choice.
 void rdma_host_remove(struct topology_choice *host);
 
-// Makes one GPU the only one that the fake plug-in shows, or all; -1: all.
+// Makes the fake plug-in show only this GPU; -1: all.
 void rdma_host_show(const struct topology_choice *choice, int gpu);
 
 #endif

@@ -28,7 +28,7 @@ struct flow {
   int to;
   struct piece *first;
   struct piece **end;
-  bool ended; // `from` has no more
+  bool ended; // `from` has sent everything
 };
 
 struct pair {
@@ -42,7 +42,7 @@ struct support_relay {
   uint16_t port;
   uint16_t target;
   pthread_t thread;
-  pthread_mutex_t lock; // guards what follows; the thread holds it except while it polls
+  pthread_mutex_t lock; // guards the fields below; the thread holds it except while it polls
   struct pair *pairs[MAX_PAIRS];
   size_t count;
   bool stopping, refuse, hold, hold_answers;
@@ -105,7 +105,7 @@ static void take_connection(struct support_relay *relay) {
   relay->pairs[relay->count++] = pair;
 }
 
-// Takes in one piece. False: the connection broke.
+// Receives one piece. False: the connection broke.
 static bool read_piece(struct support_relay *relay, struct flow *flow) {
   struct piece *piece = malloc(sizeof *piece);
   if (!piece)
@@ -125,14 +125,14 @@ static bool read_piece(struct support_relay *relay, struct flow *flow) {
   return true;
 }
 
-// Passes on what is due. False: the connection is over.
+// Sends the pieces that are due. False: the connection is over.
 static bool write_pieces(struct flow *flow, uint64_t *written) {
   while (flow->first && clock_passed(flow->first->due_ns)) {
     struct piece *piece = flow->first;
     ssize_t sent =
         send(flow->to, piece->data + piece->written, piece->size - piece->written, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0)
-      return true; // full: poll tells when there is room; broken: reading will say so
+      return true; // full: poll reports when there is room; broken: the next read reports it
     *written += (uint64_t)sent;
     piece->written += (size_t)sent;
     if (piece->written < piece->size)
@@ -154,7 +154,7 @@ static int poll_timeout(const struct flow *flow, int timeout_ms) {
   return left < 0 || (timeout_ms >= 0 && timeout_ms < left) ? timeout_ms : left;
 }
 
-// What to wait for on the descriptor that `in` comes from and `out` goes to. -1 leaves it out.
+// What to poll on the descriptor from which `in` reads and to which `out` writes. -1: nothing.
 static struct pollfd watch_end(const struct support_relay *relay, const struct pair *pair, const struct flow *in,
                                const struct flow *out) {
   bool reading = !is_held(relay, in, pair) && !in->ended;
@@ -176,7 +176,7 @@ static bool serve_flow(struct support_relay *relay, struct pair *pair, struct fl
 }
 
 static void serve(struct support_relay *relay, struct pollfd *fds, size_t polled) {
-  for (size_t i = polled; i-- > 0;) { // downwards: dropping moves the last one here
+  for (size_t i = polled; i-- > 0;) { // downwards, since dropping a pair moves the last one here
     struct pair *pair = relay->pairs[i];
     if (!serve_flow(relay, pair, &pair->request, fds[2 + 2 * i].revents) ||
         !serve_flow(relay, pair, &pair->answer, fds[3 + 2 * i].revents))
@@ -205,7 +205,7 @@ static void *run_relay(void *arg) {
     pthread_mutex_lock(&relay->lock);
     uint64_t count;
     if (read(relay->wake, &count, sizeof count) > 0)
-      continue; // something was changed: look at everything anew
+      continue; // something was changed: check everything again
     serve(relay, fds, polled);
     if (fds[0].revents)
       take_connection(relay);
@@ -241,7 +241,7 @@ struct support_relay *support_relay_start(uint16_t target) {
   return NULL;
 }
 
-// In this order: the thread must not take the lock after a change without being told of it.
+// In this order, since the thread must not take the lock after a change before it is woken.
 static void wake_and_unlock(struct support_relay *relay) {
   eventfd_write(relay->wake, 1);
   pthread_mutex_unlock(&relay->lock);

@@ -1,4 +1,4 @@
-// Makes the folder, and takes it away.
+// Makes and removes the folder.
 #include "support/root.h"
 
 #include "cmocka_all.h"

@@ -16,7 +16,7 @@
 #define SUPPORT_SANITIZED 0
 #endif
 
-// CMake names both in the environment of their tests, which scripts look at.
+// CMake sets WEFT_TEST_SLOWED for tests under either, which scripts read, too.
 static inline bool support_slowed(void) {
   return SUPPORT_SANITIZED || getenv("WEFT_TEST_SLOWED") != NULL;
 }

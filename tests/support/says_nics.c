@@ -1,4 +1,4 @@
-// A plug-in for the transport ofi whose workers do not open, but say with which settings.
+// A plug-in for the transport ofi whose workers do not open, but report their settings as the error.
 #include "base/fail.h"
 #include "transport/transport.h"
 

@@ -18,7 +18,7 @@ bool support_wait(bool (*condition)(void *arg), void *arg, uint32_t timeout_ms) 
   while (!condition(arg)) {
     if (clock_passed(deadline_ns))
       return false;
-    nanosleep(&interval, NULL); // how often to ask, not how long to wait
+    nanosleep(&interval, NULL); // the time between two checks, not a wait for the condition
   }
   return true;
 }
@@ -28,8 +28,8 @@ static struct sockaddr_in loopback(uint16_t port) {
       .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-// Whether no test in Python has it: each of these says so by a socket in the abstract namespace (ports.py). One kept
-// open here would be a descriptor more than tests count.
+// Whether no test in Python has the port: each of these marks its ports by sockets in the abstract namespace
+// (ports.py). A socket kept open here would be one more descriptor, which tests count.
 static bool is_nobodys(uint16_t port) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "weft-test-port-%u", port);
@@ -50,7 +50,7 @@ static bool is_free(uint16_t port) {
   return free;
 }
 
-// Below the ports of outgoing connections: one of these may take any of theirs.
+// Looks below the ports of outgoing connections, since such a connection may take any of those at any time.
 uint16_t support_free_port(void) {
   enum { FIRST = 10000, AT_LEAST = 1000, ATTEMPTS = 1000 };
   unsigned first_outgoing = 0, random;
