@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a base image of Debian's packages, without a registry: deploy/images/base.sh RELEASE FILE [MIRROR]
-# FILE becomes a tar of the root, for `podman import FILE localhost/debian:12`; one that is there is kept. It takes root
-# and debootstrap, and what makes it takes a minute.
+# FILE becomes a tar of the root, for `podman import FILE localhost/debian:12`; an existing FILE is kept. The script
+# needs root and debootstrap, and runs for about a minute.
 set -euo pipefail
 
 [ $# -ge 2 ] || { echo "usage: $0 RELEASE FILE [MIRROR], as in $0 bookworm debian-12.tar" >&2 && exit 2; }
@@ -18,9 +18,9 @@ command -v debootstrap >/dev/null || fail "no debootstrap here: install it"
 mkdir -p "$(dirname "$file")"
 making=$(mktemp -d "$file.XXXXXX")
 trap 'rm -rf "$making"' EXIT
-# dpkg in the new root need not wait for the disk: what was begun and not ended is never used.
+# dpkg in the new root need not wait for the disk: an incomplete root is never used.
 debootstrap --variant=minbase "$release" "$making/root" "$mirror" >"$making/log" 2>&1 ||
   fail "debootstrap made no root of $release: $(tail -n 3 "$making/log")"
 rm -rf "$making"/root/var/cache/apt/archives/*.deb "$making"/root/var/lib/apt/lists/*
 tar -C "$making/root" --exclude ./dev/\* -cf "$making/tar" .
-mv "$making/tar" "$file" # whole, or not at all
+mv "$making/tar" "$file" # complete, or not at all

@@ -57,20 +57,21 @@ tag=${tag:-localhost/weft:$kind}
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 
-# The time in the image's files: that of the last commit, so that the same sources and packages give the same image.
+# The time of the image's files is the time of the last commit, so that the same sources and packages give the same
+# image.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}
 revision=$(git -C "$root" rev-parse HEAD 2>/dev/null || echo unknown)
 version=$(sed -n 's/^project(weft VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 export SOURCE_DATE_EPOCH
 
-# build TARGET TAG: of docker, the parts of podman that it lacks are left out.
+# build TARGET TAG: for docker, the options of podman that it lacks are left out.
 build() {
   local more=() file=$context/Containerfile
   case $1 in
     builder | dev) file+=.dev ;;
   esac
   case $(basename "$engine") in
-    podman) more=(--format docker --timestamp "$SOURCE_DATE_EPOCH") ;; # OCI's own format knows no health check
+    podman) more=(--format docker --timestamp "$SOURCE_DATE_EPOCH") ;; # OCI's own format has no health check
   esac
   "$engine" build "${more[@]}" "${with[@]}" --target "$1" --build-arg "BASE=$base" --build-arg "VERSION=$version" \
     --build-arg "REVISION=$revision" --build-arg "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" --tag "$2" \

@@ -17,7 +17,7 @@ DocumentNamespace: https://weft.invalid/spdx/$(dpkg-query -W | sha256sum | cut -
 Creator: Tool: dpkg-query-$(dpkg-query -W -f '${Version}' dpkg)
 Created: $(date -u -d "@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)
 END
-  # An identifier takes letters, digits, "." and "-" alone.
+  # An identifier may only have letters, digits, "." and "-".
   dpkg-query -W -f '${Package} ${Version} ${Architecture} ${source:Package} ${source:Version}\n' | LC_ALL=C sort |
     while read -r package version architecture source source_version; do
       cat <<END

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Takes away what a container of Weft never uses: apt, tools of file systems and users, Perl, manuals, translations.
-# Runs in the image, after what installs something. dpkg's list says what is left.
+# Removes files that a container of Weft never uses: apt, tools for file systems and users, Perl, manuals, translations.
+# Runs in the image, after the installation. Afterwards dpkg's list names the packages that are left.
 set -eu
 
-# In this order: scripts of the first need the last. Those of AMD's GPUs come with UCX in Debian 13, which does without.
+# In this order, since scripts of the first packages need the last ones. The packages for AMD's GPUs come with UCX in
+# Debian 13, which works without them.
 unused="adduser e2fsprogs logsave libext2fs2 libss2 mount util-linux-extra passwd login init-system-helpers
   sysvinit-utils ncurses-bin tzdata bsdutils libfdisk1 apt debian-archive-keyring gpgv libapt-pkg6.0 libapt-pkg7.0
   libamdhip64-5 libamd-comgr2 libllvm17t64 libz3-4 libhsa-runtime64-1 libhsakmt1 debconf libdebconfclient0
@@ -17,10 +18,10 @@ for package in $unused; do
 done
 rm -f /tmp/slim.log
 
-# No program runs as somebody else than who starts it.
+# No program may run as another user than the one that starts it.
 find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
-# Licences stay.
+# Licences are kept.
 find /usr/share/doc -depth -type f ! -name copyright -delete
 find /usr/share/doc -depth -type d -empty -delete
 rm -rf /usr/share/man /usr/share/info /usr/share/locale /usr/share/i18n /usr/share/zoneinfo /usr/share/bash-completion \

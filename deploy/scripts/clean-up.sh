@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Removes all objects of a run that was made without Helm, or that Helm lost: clean-up.sh TEST-ID
-# A release of Helm goes by `helm uninstall`, which leaves the volumes of an etcd with store.size; here they go.
+# Remove a release of Helm with `helm uninstall`. That leaves the volumes of an etcd with store.size; this script
+# removes them.
 # KUBECTL names the program, with options ("kubectl -n NAME").
 set -euo pipefail
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Says how the pods of a run stand, and keeps their logs: collect.sh TEST-ID [FOLDER]
-# Writes pods.txt, events.txt and a log for each pod into FOLDER (weft-TEST-ID), and prints a line for each pod: its
-# role, where it is, and why it does not run or how it ended. KUBECTL names the program, as
-# "kubectl -n NAME". Exit status: the master's, if it has ended; 2 for wrong arguments; 3 where no pod is found; else 0.
+# Reports the state of the pods of a run, and keeps their logs: collect.sh TEST-ID [FOLDER]
+# Writes pods.txt, events.txt and a log for each pod into FOLDER (weft-TEST-ID). Prints a line for each pod: its role,
+# its node, and why it does not run or how it ended. KUBECTL names the program, for example "kubectl -n NAME".
+# Exit status: the master's, if it has ended; 2 for wrong arguments; 3 if no pod is found; else 0.
 set -euo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then

@@ -6,7 +6,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=${1:-$root/deploy/manifests}
 
-# make FILE WHAT RELEASE VALUE...: what Helm alone needs is left out: its hooks, its labels and the namespace.
+# make FILE WHAT RELEASE VALUE...: leaves out what only Helm needs: its hooks, its labels and the namespace.
 make() {
   local file=$1 what=$2 release=$3 values=() value
   shift 3

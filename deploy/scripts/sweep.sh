@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the chart once for each value of a list, one after the other: sweep.sh NAME VALUE=A,B,... [HELM-ARGUMENT...]
-# as: sweep.sh tokens elastic.options.num-tokens=16,128 -f values.yaml
-# The logs of a run are in NAME-A, NAME-B, ...; a line says how each ended. A run may take TIMEOUT seconds (900): one
-# whose master has not ended then has failed. Not for mode=lws, whose pods stay. HELM and KUBECTL name the programs,
-# with options ("helm -n NAME", "kubectl -n NAME").
-# Exit status: 0 if all passed; 2 for wrong arguments; 1 if one did not.
+# Example: sweep.sh tokens elastic.options.num-tokens=16,128 -f values.yaml
+# The logs of a run are in NAME-A, NAME-B, ...; a line reports how each run ended. A run may take TIMEOUT seconds (900):
+# if its master has not ended then, the run has failed. Not for mode=lws, whose pods stay. HELM and KUBECTL name the
+# programs, with options ("helm -n NAME", "kubectl -n NAME").
+# Exit status: 0 if all passed; 2 for wrong arguments; 1 if a run failed.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
