@@ -1,4 +1,4 @@
-// What the tests of the state machine share: members of a group on a store in virtual time, everything they do
+// Shared parts of the tests of the state machine: members of a group on a store in virtual time, everything they do
 // together, and every way in which the store fails.
 #ifndef GROUP_MACHINE_SUITE_H
 #define GROUP_MACHINE_SUITE_H
@@ -8,7 +8,8 @@
 
 enum { TTL_S = 10, SOON_MS = 1000, SEEDS = 50 };
 
-// Whether every running member that was not put out sees the same view with all of them in it, as many as expected.
+// Whether all running members that were not put out see the same view. It has to contain all of them, and their number
+// has to be the expected one.
 bool suite_agreed(struct world *w);
 void suite_expect(uint32_t members);
 void suite_until_agreed(struct world *w, uint32_t members, uint64_t ms); // ms 0: now

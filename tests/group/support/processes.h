@@ -11,25 +11,26 @@ enum { PROCESSES = 64, PROCESSES_DEADLINE_MS = 90000 };
 struct child {
   pid_t pid;
   int say;  // the child ends when this is closed
-  int hear; // what it has to tell
+  int hear; // messages of the child
 };
 
-// Starts a process that runs `body` with its ends of both; it dies with this one.
+// Starts a process that runs `body` with its ends of both pipes; it dies with this process.
 struct child processes_start(void (*body)(int hear, int say, const void *arg), const void *arg);
 
-// In the child: waits until it is told to end.
+// In the child: waits until the parent closes `say`.
 void processes_await_end(int hear);
 
 // Reads exactly `size` bytes by the deadline. Fails the test with `what` otherwise.
 void processes_hear(const struct child *child, void *out, size_t size, uint64_t deadline_ns, const char *what);
 
-// Waits for its end, after its `say` was closed; it must have ended well.
+// Waits for the child's end, after its `say` was closed. The child must have ended successfully.
 void processes_end(struct child *child);
 
-// Each claims any rank of twice as many: fails the test unless they get 0 to 63.
+// Each process claims any of 128 ranks. Fails the test unless they get 0 to 63.
 void processes_claim_all(const char *url);
 
-// All have closed: fails the test if anything is left. Last, because who has a client had better fork no more.
+// After all have closed: fails the test if the store has anything left. Call it last, since a process with a client
+// should not fork any more.
 void processes_expect_empty(const char *url);
 
 #endif

@@ -5,14 +5,14 @@
 #include "sim/support/sim.h"
 
 enum sim_mishap {
-  SIM_JOIN,    // of one
-  SIM_RETURN,  // of one to a rank that is free, or soon will be
+  SIM_JOIN,    // of one member
+  SIM_RETURN,  // of one member to a rank that is free, or soon will be
   SIM_GROW,    // one changes the view in one step: one to four come in, and perhaps one goes
-  SIM_LEAVE,   // half of them by closing alone
-  SIM_CRASH,   // of one to four, and the others hear it
-  SIM_SILENCE, // of one, which only its lease tells
-  SIM_ACCUSE,  // of one that is alive
-  SIM_PAUSE,   // of one, for up to three times its lease
+  SIM_LEAVE,   // half of them only close
+  SIM_CRASH,   // of one to four members; the others notice it
+  SIM_SILENCE, // of one member; only its lease shows it
+  SIM_ACCUSE,  // of one member that is alive
+  SIM_PAUSE,   // of one member, for up to three times its lease
   SIM_CUT,     // of a watch, for up to three times a lease
   SIM_OUTAGE,  // of the store, for up to three times a lease, with or without its clock
   SIM_RESTART, // of the store, empty
@@ -21,12 +21,12 @@ enum sim_mishap {
 
 struct sim_weather {
   uint64_t gap_ns;               // between two mishaps, on average
-  uint32_t members;              // about so many there are to be
-  uint32_t weights[SIM_MISHAPS]; // how often which
-  bool each_first;               // each kind that has a weight happens once before any at random
+  uint32_t members;              // desired number of members
+  uint32_t weights[SIM_MISHAPS]; // frequency of each kind
+  bool each_first;               // each kind with a weight happens once before the random ones
 };
 
-// Lets so many mishaps happen, and counts them by kind.
+// Lets `mishaps` mishaps happen, and counts them by kind.
 void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mishaps, uint32_t happened[SIM_MISHAPS]);
 
 #endif
