@@ -1,5 +1,5 @@
-// A CUDA made of host memory, for the host side of the plug-in: one device, streams whose work is done at once, windows
-// that are memfds, and kernels that only note with what they were launched.
+// A fake CUDA in host memory, for the host side of the plug-in: one device, streams that complete all work at once,
+// windows that are memfds, and kernels that only record their arguments.
 #ifndef TESTS_CUDA_FAKE_CUDA_H
 #define TESTS_CUDA_FAKE_CUDA_H
 
@@ -9,20 +9,20 @@
 enum { FAKE_PROCESSORS = 32, FAKE_SHARED = 200 << 10 };
 
 struct fake_cuda {
-  bool stuck;                  // streams: their work is never done
-  bool capturing;              // likewise: they are being captured
-  bool full;                   // device memory
-  bool hidden;                 // the GPU of windows that are mapped
+  bool stuck;                  // streams never complete their work
+  bool capturing;              // streams are being captured
+  bool full;                   // no device memory is left
+  bool hidden;                 // the GPU of mapped windows is hidden
   bool mappable;               // windows
-  bool old_code;               // kernels: they do not wait for the one before
-  bool no_channel;             // of IMEX, for fabric handles
-  bool own_only;               // no memory but CUDA's own is pinned
-  unsigned int registered;     // the flags of the newest that was registered
-  cudaError_t query;           // what the next query of a stream says, in the place of success
+  bool old_code;               // kernels do not wait for the one before
+  bool no_channel;             // there is no channel of IMEX, for fabric handles
+  bool own_only;               // only CUDA's own memory can be pinned
+  unsigned int registered;     // flags of the newest registration
+  cudaError_t query;           // result of the next query of a stream, instead of success
   int drained;                 // waits for another stream
   int graphs;                  // launches of graphs
   int waits_in_capture, depth; // contexts pushed
-  size_t allocated;            // pieces of memory, pinned ones and windows too
+  size_t allocated;            // pieces of memory, including pinned ones and windows
   // the newest launch
   struct cuda_dispatch_args dispatch;
   struct cuda_combine_args combine;
@@ -30,12 +30,12 @@ struct fake_cuda {
   uint32_t blocks;
   bool early;
   int launches, begins;
-  struct cuda_begin found; // what begin finds, from the `begins_until_found`th launch on
+  struct cuda_begin found; // result of begin, from the `begins_until_found`th launch on
   int begins_until_found;
   uint32_t memory_per_member; // what dispatch needs
   uint32_t plan_memory;       // what a plan needs, for each member and expert
   uint32_t combine_memory;    // what a combine needs, of code for Hopper
-  void (*copied)(void);       // NULL, or called behind each copy
+  void (*copied)(void);       // NULL, or called after each copy
   // of groups for throughput: the newest of each, and a letter for each launch
   struct cuda_plan_args plan;
   struct cuda_compare_args compare;

@@ -1,4 +1,4 @@
-// A rank alone in its group, and calls of it that are right: tests spoil a field of them and read the answer.
+// A rank alone in its group, and correct calls for it: tests change a field to a wrong value and check the result.
 #ifndef TESTS_EP_ALONE_H
 #define TESTS_EP_ALONE_H
 
@@ -9,7 +9,7 @@
 
 #include <weft/weft.h>
 
-// What the group is opened for, and the room in the buffers, which is all used.
+// The sizes of the group, and of the buffers, which are full.
 enum { ALONE_CAPACITY = 4, ALONE_HIDDEN = 256, ALONE_TOKENS = 4, ALONE_TOPK = 2, ALONE_EXPERTS = 2, ALONE_ROWS = 8 };
 
 extern uint16_t alone_x[ALONE_TOKENS * ALONE_HIDDEN], alone_received[ALONE_EXPERTS * ALONE_ROWS * ALONE_HIDDEN],
@@ -18,16 +18,16 @@ extern const int64_t alone_topk_idx[ALONE_TOKENS * ALONE_TOPK]; // each token go
 extern const float alone_weights[ALONE_TOKENS * ALONE_TOPK];
 extern int32_t alone_counts[ALONE_EXPERTS];
 
-// Of rank 0, with bf16.
+// Options for rank 0, with bf16.
 struct weft_ep_options alone_options(weft_store_t *store);
-// Opens and activates it. cmocka asserts that it can be.
+// Opens and activates the rank; fails the test on an error.
 weft_ep_t *alone_open(const struct weft_ep_options *options);
 
 struct weft_ep_dispatch_args alone_dispatch(void);
 struct weft_ep_recv_args alone_recv(void); // PER_EXPERT
 struct weft_ep_combine_args alone_combine(void);
 
-// Whether a call answered this code, and these words are in its sentence.
+// Whether a call returned this code, and its sentence contains these words.
 bool alone_says(int rc, int code, const char *words);
 
 #define assert_says(call, code, words)                                                                                 \

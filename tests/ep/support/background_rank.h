@@ -13,17 +13,17 @@ struct background_rank {
   weft_ep_t *ep;
   atomic_bool stop;
   atomic_uint operations;
-  char error[512]; // "" while all is well
+  char error[512]; // "" without an error
   pthread_t thread;
 };
 
 // Opens the group's first rank with these options and starts its operations.
 void background_rank_start(struct background_rank *resident, const struct weft_ep_options *options);
 
-// Waits until it has run a few more operations: it was not harmed. Fails the test when it does not.
+// Waits until it has run a few more operations, so that it is unharmed. Fails the test if it does not.
 void background_rank_assert_runs(struct background_rank *resident);
 
-// Waits until it is alone, and closes it.
+// Waits until it is alone in the group, and closes it.
 void background_rank_end(struct background_rank *resident);
 
 #endif

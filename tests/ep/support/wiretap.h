@@ -13,17 +13,17 @@ struct wiretap {
   int listener;
   uint16_t port, to;
   pthread_t thread;
-  uint8_t said[WIRETAP_ROOM], answered[WIRETAP_ROOM]; // by who called, and by who was called
+  uint8_t said[WIRETAP_ROOM], answered[WIRETAP_ROOM]; // by the caller, and by the called side
   size_t num_sent, num_answered;
 };
 
-// Listens at `port` of the loopback interface, which it chooses; ends the test on failure.
+// Listens at a port of the loopback interface, which it chooses; ends the test on failure.
 void wiretap_open(struct wiretap *relay, uint16_t to);
 int wiretap_call(const struct wiretap *relay);
-// When one of the two has hung up, as the relay then does: what went by may be looked at.
+// Waits until one side has closed and the relay has closed, too. Then the recorded bytes may be read.
 void wiretap_close(struct wiretap *relay);
 
-// Whether `size` bytes stand among those that went by, either way.
+// Whether the `size` bytes are among the recorded ones, in either direction.
 bool wiretap_saw(const struct wiretap *relay, const void *bytes, size_t size);
 
 #endif

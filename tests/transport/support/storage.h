@@ -21,7 +21,7 @@ struct storage {
   struct transport_remote *remotes[STORAGE_MAX_REGIONS];
   uint32_t num_regions;
   uint32_t num_messages;
-  char message[64]; // the last one
+  char message[64]; // of the newest message
 };
 
 // A request with its pieces. Add pieces, then prepare.
@@ -33,12 +33,12 @@ struct storage_request {
   uint32_t num_done; // calls of done()
 };
 
-// Opens, connects to itself, and registers `length` bytes of host memory. Returns what open() returned; on a failure
-// nothing is left. Fails the test where anything else fails.
+// Opens a worker, connects it to itself, and registers `length` bytes of host memory. Returns the result of open();
+// after a failure nothing is left. Fails the test if anything else fails.
 int storage_open(struct storage *storage, const char *transport, const char *const *settings, uint64_t length);
 void storage_close(struct storage *storage);
 
-// Registers and imports a file or object; its index among the remotes.
+// Registers and imports a file or an object; returns its index among the remotes.
 uint32_t storage_file(struct storage *storage, int fd, const char *path);
 uint32_t storage_object(struct storage *storage, const char *path, uint64_t length);
 
@@ -46,14 +46,14 @@ void storage_request(struct storage *storage, struct storage_request *request, e
                      uint32_t capacity);
 void storage_piece(struct storage *storage, struct storage_request *request, uint32_t remote, uint64_t at,
                    uint64_t offset, uint64_t length);
-void storage_prepare(struct storage_request *request); // has to succeed
+void storage_prepare(struct storage_request *request); // fails the test on an error
 void storage_free(struct storage_request *request);
 
-// Until it has ended, sleeping on fd() where there is one. Returns `state`; fails the test after a minute.
+// Waits until the request has ended, sleeping on fd() if there is one. Returns `state`; fails the test after a minute.
 int storage_wait(struct storage *storage, struct storage_request *request);
-// post() has to succeed; then waits.
+// Calls post(), which has to succeed, and waits.
 int storage_run(struct storage *storage, struct storage_request *request);
-// One piece in a request of its own; 0 or the code, with its sentence in `why` [120] unless NULL.
+// Moves one piece in a separate request. Returns 0 or the code, with its sentence in `why` [120] unless NULL.
 int storage_move(struct storage *storage, enum weft_transfer_op op, uint32_t remote, uint64_t at, uint64_t offset,
                  uint64_t length, char *why);
 

@@ -1,5 +1,5 @@
-// Ranks on CUDA memory, on a plug-in that has no GPU: operations without tokens, driven by one thread, since launches
-// return at once.
+// Ranks on CUDA memory, with a fake plug-in that needs no GPU. One thread drives operations without tokens, since
+// launches return at once.
 #ifndef EP_FAKE_RANKS_H
 #define EP_FAKE_RANKS_H
 
@@ -17,24 +17,24 @@
 
 enum { DEADLINE_MS = 30000 };
 
-// Setup and teardown of a test: the store of its ranks.
+// Setup and teardown of a test: opens and closes the store of its ranks.
 int fake_open_store(void **state);
 int fake_close_store(void **state);
 
 void assert_ok(int rc);
-void assert_says(const char *words); // the last error does
+void assert_says(const char *words); // in the sentence of the last error
 
-// What a rank's events told so far.
+// Counts of a rank's events so far.
 struct fake_heard {
   uint64_t activated, released, lost;
 };
-// Takes what is queued.
+// Takes the events in the queue.
 void fake_hear(weft_ep_t *ep, struct fake_heard *heard);
 
 struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count);
 weft_ep_t *fake_open(struct weft_ep_options options);
 
-// weft_ep_activate waits for others: in a thread, until fake_end().
+// Runs weft_ep_activate(), which waits for others, in a thread until fake_end().
 struct fake_activation {
   weft_ep_t *ep;
   pthread_t thread;
@@ -45,7 +45,7 @@ struct fake_activation {
 void fake_begin(struct fake_activation *activation, weft_ep_t *ep);
 void fake_end(struct fake_activation *activation);
 
-// Opens `count` founders, 0 to count - 1, four at most, and activates them. `op_timeout_ms` 0: that of fake_options().
+// Opens and activates `count` founders, 0 to count - 1, at most four. `op_timeout_ms` 0: as in fake_options().
 void fake_found_with(weft_ep_t **eps, uint32_t count, uint32_t op_timeout_ms);
 void fake_found(weft_ep_t **eps, uint32_t count);
 
@@ -53,11 +53,11 @@ const struct weft_ep_recv_args *fake_no_rows(void);
 
 // Launches an operation and its combine.
 uint64_t fake_launch(weft_ep_t *ep);
-// The next operation of all ranks, eight at most, that take part in it; `info` is that of the first. A joiner may begin
-// later.
+// Runs the next operation of all ranks that take part in it, at most eight; `info` is the first rank's. A joiner may
+// begin later.
 void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info);
-// The last of `count` opens with `options` and joins, while the others operate. At the end all are at the same
-// operation.
+// Opens the last of `count` ranks with `options`; it joins while the others run operations. At the end all ranks have
+// the same number of operations.
 void fake_join(weft_ep_t **eps, uint32_t count, struct weft_ep_options options);
 
 #endif
