@@ -22,11 +22,11 @@ struct weft_agent_options crowd_options(const char *name) {
   options.name = name;
   options.transports = "shm";
   options.heartbeat_ms = 50;
-  options.peer_timeout_ms = 30000; // those that are to be lost for their silence have less
+  options.peer_timeout_ms = 30000; // tests of lost peers use a shorter time
   return options;
 }
 
-// Takes what the agent has to tell.
+// Takes the agent's events.
 static void listen(struct crowd_member *member) {
   struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
   while (member->agent && weft_agent_next_event(member->agent, &event) == 1) {
@@ -55,7 +55,7 @@ void crowd_close(struct crowd_member *member) {
   member->agent = NULL;
 }
 
-// The n-th such event; NULL: it has not come.
+// The n-th such event; NULL: it has not arrived.
 static const struct crowd_event *find(const struct crowd_member *member, enum weft_agent_event_kind kind,
                                       const char *name, size_t n, size_t *count) {
   *count = 0;
@@ -126,7 +126,7 @@ void crowd_start(struct crowd_process *process, int (*run)(void *arg, int in, in
   process->pid = fork();
   assert_true(process->pid >= 0);
   if (process->pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); // where a test fails, nothing is left behind
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // if a test fails, no process is left behind
     close(to[1]);
     close(from[0]);
     int status = run(arg, to[0], from[1]);

@@ -1,4 +1,4 @@
-// Preloaded into the tool: a process that asks to end with its parent stands still, or ends, as TEST_TARGET says.
+// Preloaded into the tool: a process that asks to end with its parent stops, or ends, as TEST_TARGET says.
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -34,12 +34,12 @@ bool meeting_wait(struct meeting *meeting, struct rank *rank, uint32_t count, ui
   return true;
 }
 
-// In the child: hears the store's URL, lives, and ends the process.
+// In the child: reads the store's URL, runs the body, and ends the process.
 static void become(const struct processes *processes, int32_t index, const int ends[2], const struct setup *setup,
                    process_body body, void *arg) {
   static struct rank rank;
   char url[URL_SIZE] = "";
-  const int deadly[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}; // which cmocka would turn into something else
+  const int deadly[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}; // cmocka would handle these
   for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
     signal(deadly[i], SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves no rank behind, not even a stopped one
@@ -61,8 +61,8 @@ static void become(const struct processes *processes, int32_t index, const int e
   _exit(ok ? 0 : 1);
 }
 
-// libfabric looks for every kind of device when a process first uses it, which takes half a second. It starts no
-// threads: the ranks find it done.
+// libfabric searches for all kinds of devices when a process first uses it, which takes half a second. It starts no
+// threads, so this process uses it before the ranks are forked.
 static void use_transport(void) {
   const char *name = getenv("WEFT_EP_TRANSPORT");
   const struct transport *transport;

@@ -79,7 +79,7 @@ static void allocate(struct rank *rank) {
                                           .weights = experts ? NULL : rank->recv_weights};
 }
 
-// With WEFT_TEST_HOSTS=N ranks take turns to be on N hosts, as far as they know.
+// With WEFT_TEST_HOSTS=N the ranks are configured as on N hosts, in turn.
 static const char *host_of(const struct rank *rank, char host[16]) {
   static _Atomic uint32_t others;
   const char *hosts = getenv("WEFT_TEST_HOSTS");
@@ -90,8 +90,8 @@ static const char *host_of(const struct rank *rank, char host[16]) {
   return host;
 }
 
-// With WEFT_TEST_WINDOW=N a group that gives no window is opened for THROUGHPUT, so that its rows flow in about N
-// pieces; where rows lie in place, or are sent by one call and received by another, in one.
+// With WEFT_TEST_WINDOW=N a group without a window of its own is opened for THROUGHPUT, so that its rows flow in about
+// N pieces. They flow in one piece if rows are in place, or if separate calls send and receive them.
 static void choose_window(const struct setup *s, struct weft_ep_options *options) {
   const char *parts = getenv("WEFT_TEST_WINDOW");
   uint32_t rows = s->window;
@@ -190,7 +190,7 @@ bool rank_activate(struct rank *rank) {
   return true;
 }
 
-// What lies in place, to where the judge looks for it.
+// Copies a row from its place to where the judge reads it.
 static void gather_row(struct rank *rank, size_t row) {
   const struct setup *s = &rank->setup;
   size_t bytes = s->hidden * (s->dtype == WEFT_EP_BF16 ? 2 : 1), scales = rank_scale_bytes(s);
@@ -219,7 +219,7 @@ static bool place_answers(struct rank *rank, uint64_t op, struct weft_ep_combine
   return true;
 }
 
-// Whatever an operation of `count` ranks may write. Behind that nobody looks.
+// Fills everything that an operation of `count` ranks may write. The judge reads nothing behind it.
 static void poison(struct rank *rank, uint32_t count) {
   const struct setup *s = &rank->setup;
   size_t parts = s->layout == WEFT_EP_PER_EXPERT ? s->experts : 1, rows = (size_t)count * s->tokens;
@@ -235,7 +235,7 @@ static void poison(struct rank *rank, uint32_t count) {
   memset(rank->counts, 0x7F, s->experts * sizeof *rank->counts);
 }
 
-// What a layer before the dispatch may do: x becomes e4m3 with scales.
+// Casts x to e4m3 with scales, as a layer before the dispatch may do.
 static void cast_rows(struct rank *rank, uint32_t tokens) {
   uint32_t hidden = rank->setup.hidden;
   uint8_t *q = malloc(hidden), *to = (uint8_t *)rank->x_scales;
@@ -252,7 +252,7 @@ static void cast_rows(struct rank *rank, uint32_t tokens) {
   free(q);
 }
 
-// Nobody reads what was dispatched any more.
+// Overwrites the inputs: after the dispatch nothing may read them.
 static void spoil_rows(struct rank *rank) {
   memset(rank->x_apart, 0xFF, rank->setup.tokens * ((size_t)rank->setup.hidden * 2 + RANK_APART));
   memset(rank->x_scales_apart, 0xFF, (size_t)(rank->setup.tokens + RANK_APART) * (rank->setup.hidden / 128) * 4);
@@ -305,7 +305,7 @@ static bool combine_once(struct rank *rank, uint64_t op, const struct weft_ep_co
   return rc == 0 ? true : rank_fail(rank, "combine: %s: %s", weft_err_name(rc), weft_last_error());
 }
 
-// The second and third combine of an operation bring what the first brought.
+// The second and third combine of an operation have the same result as the first.
 static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine_args *given) {
   const struct setup *s = &rank->setup;
   size_t bytes = (size_t)s->tokens * s->hidden * 2;
@@ -316,7 +316,7 @@ static bool combine(struct rank *rank, uint64_t op, const struct weft_ep_combine
     memset(rank->out, 0xFF, bytes);
     if (s->placed && s->layout == WEFT_EP_RANK_MAJOR && !place_answers(rank, op, &args))
       return false;
-    if (s->in_place && i == 0) // at last, so that the judge sees what has become of the rows
+    if (s->in_place && i == 0) // late, so that the judge sees changes of the rows
       gather_rows(rank);
     if (!combine_once(rank, op, &args))
       return false;

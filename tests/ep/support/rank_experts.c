@@ -1,4 +1,4 @@
-// The experts of a rank under test: what they make of the rows that came.
+// The experts of a rank under test: they compute outputs from the received rows.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void uncast(const struct setup *s, uint16_t *out, const uint8_t *values, 
   ep_kernels_best()->uncast_fp8(out, values, s->dtype == WEFT_EP_FP8_UE8M0 ? unpacked : scales, s->hidden);
 }
 
-// A row's scales, one behind the other in `room` if they do not lie so.
+// A row's scales, copied to `room` if they are not contiguous.
 static const void *scales_of(const struct rank *rank, size_t row, uint32_t *room) {
   const struct weft_ep_recv_args *recv = &rank->recv;
   size_t words = rank_scale_bytes(&rank->setup) / sizeof *room;
@@ -30,7 +30,7 @@ static const void *scales_of(const struct rank *rank, size_t row, uint32_t *room
   return room;
 }
 
-// What the experts of `kind` make of one received row.
+// Computes the output of the experts of `kind` for one received row.
 static void apply_expert(struct rank *rank, enum pattern_kind kind, int64_t expert, size_t row, uint16_t *out) {
   const struct setup *s = &rank->setup;
   size_t value_bytes = s->dtype == WEFT_EP_BF16 ? 2 : 1;
@@ -55,7 +55,7 @@ static void run_experts_by_expert(struct rank *rank, enum pattern_kind kind) {
     }
 }
 
-// RANK_MAJOR: the caller weighs and sums over its experts.
+// RANK_MAJOR: the caller computes the weighted sum over its experts.
 static void run_experts_by_rank(struct rank *rank, enum pattern_kind kind) {
   const struct setup *s = &rank->setup;
   uint16_t *one = malloc((size_t)s->hidden * 2);

@@ -1,11 +1,11 @@
-// What a rank's operation must have brought: every rank's input made again, and the oracle's word on it.
+// Judges a rank's operation: makes every rank's input again, and asks the oracle.
 #include <stdlib.h>
 
 #include "base/random.h"
 #include "ep/core/engine.h"
 #include "ep/support/rank.h"
 
-// The input of every rank of the operation's view, made again.
+// Makes the input of every rank of the operation's view again.
 struct inputs {
   struct oracle_source *sources;
   uint32_t count;
@@ -39,7 +39,7 @@ bool rank_masks(const struct setup *setup, uint64_t op, int32_t source, int32_t 
   return setup->masks && drawn % 2 == 0 && random_mix(drawn + (uint64_t)rank) % 4 == 0;
 }
 
-// Takes out what sources do not send to this rank because they mask it.
+// Removes selections that sources do not send to this rank because they mask it.
 static void strip_masked(const struct rank *rank, uint64_t op, const struct inputs *inputs) {
   const struct setup *s = &rank->setup;
   for (uint32_t i = 0; i < inputs->count; i++) {
@@ -51,8 +51,8 @@ static void strip_masked(const struct rank *rank, uint64_t op, const struct inpu
   }
 }
 
-// Whether the operation says that a selection of that rank's experts brought nothing. Where it says so of one, none may
-// have brought anything.
+// Whether the operation reports a selection of that rank's experts as missing. If it reports one, all have to be
+// missing.
 static bool is_listed(const struct rank *rank, int32_t other) {
   for (uint32_t i = 0; i < rank->result.num_missing && i < rank->result.missing_cap; i++)
     if (rank->missing[i].expert / rank->setup.experts == other)
@@ -60,8 +60,8 @@ static bool is_listed(const struct rank *rank, int32_t other) {
   return false;
 }
 
-// The ranks that bring nothing to the combine: those that this rank masks and, where the operation had losses, those
-// that it names itself; that these were the right ones is for the test to say.
+// The ranks that bring nothing to the combine: the ranks that this rank masks and, if the operation had losses, the
+// ranks that it reports itself. The test has to check that these are the right ones.
 static uint32_t list_missing(const struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t count,
                              int32_t *missing) {
   uint32_t num_missing = 0;
@@ -72,7 +72,7 @@ static uint32_t list_missing(const struct rank *rank, uint64_t op, const int32_t
   return num_missing;
 }
 
-// THROUGHPUT: the lost ranks of which a part of the rows had come, so that all have their places. Returns how many.
+// THROUGHPUT: the lost ranks of which some rows had arrived, so that all their rows have places. Returns how many.
 static uint32_t list_partial(const struct rank *rank, int32_t *partial) {
   const struct setup *s = &rank->setup;
   uint32_t parts = s->layout == WEFT_EP_RANK_MAJOR ? 1 : s->experts, num_partial = 0;
@@ -107,12 +107,12 @@ bool rank_judge(struct rank *rank, uint64_t op, const int32_t *ranks, uint32_t c
     rank_fail(rank, "dispatch of operation %llu: %s", (unsigned long long)op, verdict.what);
   free_inputs(&inputs);
 
-  // The combine is judged by what was dispatched: a selection of a masked rank counts as missing.
+  // The combine is judged by the dispatched selections: a selection of a masked rank counts as missing.
   int32_t missing[EP_MAX_CAPACITY];
   uint32_t num_missing = list_missing(rank, op, ranks, count, missing);
   inputs = make_inputs(rank, op, ranks, count);
   test.sources = inputs.sources;
-  bool in_part = rank->ep->layout.flows && !s->masks; // what these brought before they were lost is not in the list
+  bool in_part = rank->ep->layout.flows && !s->masks; // rows that these brought before they were lost are not listed
   test.partial = missing;
   test.num_partial = in_part ? num_missing : 0;
   verdict = oracle_check_combine(&test, rank->index, rank->out, &rank->result, pattern_expert, &kind, missing,

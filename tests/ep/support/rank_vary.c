@@ -1,11 +1,11 @@
-// What changes from one operation of a rank under test to the next (setup.vary): drawn by its number, for all ranks
-// alike or for each of them.
+// Changes between the operations of a rank under test (setup.vary): drawn by the operation's number, for all ranks
+// together or for each of them.
 #include <string.h>
 
 #include "base/random.h"
 #include "ep/support/rank_parts.h"
 
-// x and its scales as some callers have them: with room between the rows, and the scales block by block.
+// Lays x and its scales out as some callers do: with room between the rows, and the scales block by block.
 static void move_apart(struct rank *rank, uint32_t tokens, struct weft_ep_dispatch_args *args) {
   const struct setup *s = &rank->setup;
   size_t dense = (size_t)s->hidden * (args->scales ? 1 : 2), words = rank_scale_bytes(s) / sizeof(uint32_t);
@@ -27,7 +27,7 @@ static bool fits(enum weft_ep_dtype opened, enum weft_ep_dtype dtype) {
   return opened == WEFT_EP_BF16 || (dtype != WEFT_EP_BF16 && (opened != WEFT_EP_FP8_UE8M0 || dtype == opened));
 }
 
-// What all ranks of an operation have alike.
+// Draws what is equal on all ranks of an operation.
 void rank_draw_common(struct rank *rank, uint64_t *drawn) {
   struct setup *s = &rank->setup;
   do
@@ -41,7 +41,7 @@ void rank_draw_common(struct rank *rank, uint64_t *drawn) {
     s->combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
 }
 
-// What each rank has for itself.
+// Draws what each rank has for itself.
 void rank_draw_own(struct rank *rank, uint64_t *drawn) {
   struct weft_ep_recv_args *recv = &rank->recv;
   const struct setup *s = &rank->setup;

@@ -149,7 +149,7 @@ int raw_peer_call_near(const weft_ep_t *ep) {
 
 void raw_peer_send(int socket, const void *bytes, size_t size) {
   ssize_t sent = send(socket, bytes, size, MSG_NOSIGNAL);
-  if (sent != (ssize_t)size && !(sent < 0 && (errno == EPIPE || errno == ECONNRESET))) // it may have hung up already
+  if (sent != (ssize_t)size && !(sent < 0 && (errno == EPIPE || errno == ECONNRESET))) // it may have closed already
     fail_msg("%zu bytes are not sent: %s", size, strerror(errno));
 }
 
@@ -189,7 +189,7 @@ void raw_peer_tls_send(struct tls *tls, int socket, const void *bytes, size_t si
   size_t sent = 0;
   for (size_t at = 0; at < size; at += sent) {
     int rc = tls_write(tls, (const char *)bytes + at, size - at, &sent);
-    if (rc < 0) // it may have hung up already
+    if (rc < 0) // it may have closed already
       return;
     if (rc > 0)
       await(socket, rc);

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-// Pages of [memory, memory + size), which begins with one, that are there. -1: the kernel does not tell.
+// The number of present pages of [memory, memory + size); `memory` is the start of a page. -1: the kernel does not
+// tell.
 int pages_present(const void *memory, size_t size);
 
 #endif

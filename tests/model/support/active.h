@@ -3,10 +3,10 @@
 // any two writes.
 //
 // The work of a member is cut into steps where another member could see a difference:
-//   send      the headers of the next operation, up to the first peer that has not taken the earlier header in its
-//   place receive   catches up with an adopted view, sends the empty headers that are missing collect   when every
-//   header is there: closes the operation, notifies joiners, answers adopt, pass over, end, begin (a joiner), learn of
-//   a view, and the commits of the store
+//   send      the headers of the next operation, up to the first peer that has not taken the earlier one in its place
+//   receive   catches up with an adopted view, sends the empty headers that are missing
+//   collect   when every header is there: closes the operation, notifies joiners, answers
+//   adopt, pass over, end, begin (a joiner), learn of a view, and the commits of the store
 // Headers stay until they are taken, so they are read as late as possible. That is the partial-order reduction: an
 // earlier read, or a later write, equals another order of these steps. There is no reduction by symmetry.
 //

@@ -1,5 +1,5 @@
-// host NAME TRANSPORT STORE LEASE_S PATIENCE_MS: an agent on a test host, which has put itself into the store; told
-// by lines what to do, each of which is answered by one. hosts.py has three of them.
+// host NAME TRANSPORT STORE LEASE_S PATIENCE_MS: an agent on a test host, which publishes itself in the store. It reads
+// a command from each line of its input, and answers with one line. hosts.py runs three of them.
 //   fetch NAME   write NAME   read NAME   stream NAME   fill BYTE   check BYTE   notifications   events   state NAME
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct peer {
   char name[LINE];
   weft_peer_t id;
   weft_dlist_t *list;
-  weft_transfer_t *transfers[3]; // by weft_op; the last writes without a notification
+  weft_transfer_t *transfers[3]; // by weft_op; the last one writes without a notification
 };
 
 static weft_agent_t *agent;
@@ -46,7 +46,7 @@ static void must(int rc) {
   exit(1);
 }
 
-// All that came so far.
+// All events so far.
 static void print_events(void) {
   static const char *const kinds[] = {"", "loaded", "updated", "left", "lost"};
   struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
@@ -103,7 +103,7 @@ static int move(struct peer *peer, int op) {
   return rc == 0 ? weft_transfer_wait(peer->transfers[op], WAIT_MS) : rc;
 }
 
-// Writes again and again, until one fails.
+// Writes again and again, until a write fails.
 static int stream(struct peer *peer) {
   int rc;
   do

@@ -1,4 +1,4 @@
-// A peer of the exchange by socket that is no agent: it sends whatever messages a test makes, within TLS.
+// A peer of the exchange by socket that is no agent: it sends any messages that a test makes, within TLS.
 #include "agent/exchange/support/raw_peer.h"
 
 #include <arpa/inet.h>
@@ -65,13 +65,13 @@ static void send_all(int fd, const uint8_t *bytes, size_t size) {
   while (size > 0) {
     ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
     if (sent <= 0)
-      return; // the listener has hung up
+      return; // the listener has closed
     bytes += sent;
     size -= (size_t)sent;
   }
 }
 
-// True: something came, or the listener has hung up.
+// True: bytes arrived, or the listener has closed.
 static bool pump(struct raw *raw) {
   uint8_t bytes[16384];
   ssize_t got;
@@ -91,7 +91,7 @@ static bool pump(struct raw *raw) {
     if (raw->over)
       shutdown(raw->outer, SHUT_WR);
   }
-  if (!raw->over && errno != EAGAIN) { // reset
+  if (!raw->over && errno != EAGAIN) { // the connection was reset
     raw->over = true;
     shutdown(raw->outer, SHUT_WR);
   }
@@ -104,7 +104,7 @@ void raw_pump(struct raw *raw) {
 
 void raw_await(struct raw *raw) {
   struct pollfd ready = {.fd = raw->fd, .events = POLLIN};
-  if (pump(raw)) // the answer to what this passed on may have come already
+  if (pump(raw)) // the answer to the forwarded bytes may have arrived already
     return;
   if (poll(&ready, 1, SUPPORT_DEADLINE_MS) != 1)
     fail_msg("the listener says nothing");
@@ -183,7 +183,7 @@ size_t raw_hear(struct raw *raw, uint8_t *in, size_t room) {
   }
 }
 
-// False: the other has hung up before.
+// False: the other side has closed before.
 static bool take_bytes(struct raw *raw, uint8_t *in, size_t size) {
   for (size_t at = 0, got; at < size; at += got) {
     int rc;

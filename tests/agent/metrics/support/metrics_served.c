@@ -40,11 +40,11 @@ static bool has_notification(void *arg) {
   return weft_agent_notifications(arg, &notification, count, &count) == 0 && count == 1;
 }
 
-// What no test brings about at will: counted as the core does it.
+// Counts failures that no test can cause at will, as the core counts them.
 static void count_failures(weft_agent_t *agent, weft_peer_t id) {
   pthread_mutex_lock(&agent->lock);
   struct agent_link *link = agent_peer_get(agent, id)->links;
-  while (!link->meter) // the first that reaches it
+  while (!link->meter) // the first link that reaches the peer
     link++;
   agent_metrics_transfer(link, WEFT_TRANSFER_READ, 0, 5, WEFT_ERR_CANCELED);
   agent_metrics_transfer(link, WEFT_TRANSFER_READ, 0, 5, WEFT_ERR_TIMEOUT);

@@ -1,6 +1,6 @@
-// Posts a prepared transfer of one descriptor as often as the argument says, for instructions.py to count: by a
-// transport of the tests' own (valgrind does not know pidfd_open, which shm needs), posted from any thread or, with
-// "turn" behind, by who has the worker's turn.
+// Posts a prepared transfer of one descriptor as often as the argument says; instructions.py counts the instructions.
+// The transport is the tests' own (valgrind does not know pidfd_open, which shm needs). Any thread may post or, with
+// "turn" as the last argument, only the one that has the worker's turn.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// Preloaded into the tool: a monotonic clock that goes too fast, by the part that WEFT_FAST_CLOCK says.
+// Preloaded into the tool: a monotonic clock that is too fast, by the fraction in WEFT_FAST_CLOCK.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-// Preloaded into the tool: after as many threads as WEFT_FEW_THREADS says there are no more to be had.
+// Preloaded into the tool: lets it create only as many threads as WEFT_FEW_THREADS says.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
