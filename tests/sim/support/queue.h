@@ -1,4 +1,4 @@
-// What will happen, in the order of its time; at one time, in the order in which it was decided.
+// Future events in the order of their times; events of the same time are in the order in which they were added.
 #ifndef TESTS_SIM_QUEUE_H
 #define TESTS_SIM_QUEUE_H
 

@@ -4,12 +4,12 @@
 
 #include "agent/support/crowd.h"
 
-enum { STORE_AGENT_TTL_S = 5 }; // a machine that is busy may not renew one of two seconds
+enum { STORE_AGENT_TTL_S = 5 }; // a loaded machine may not renew a lease of two seconds
 
-extern const char store_agent_prefix[];  // under which they publish
-extern uint32_t store_agent_lease_ttl_s; // of those that are opened from now on
+extern const char store_agent_prefix[];  // prefix of their keys
+extern uint32_t store_agent_lease_ttl_s; // for agents that are opened from now on
 
-// Each ends the test on failure.
+// Each function ends the test on failure.
 void store_agent_open(struct crowd_member *member, const char *name, weft_store_t *store);
 void store_agent_publish(struct crowd_member *member);
 weft_peer_t store_agent_fetch(struct crowd_member *member, const char *name);

@@ -9,17 +9,17 @@
 bool store_kind_begin(void);
 void store_kind_end(void);
 
-// Where it is; NULL: inside this process, which cannot be stopped.
+// The store's address; NULL: it is inside this process and cannot be stopped.
 const char *store_kind_url(void);
 uint16_t store_kind_port(void);
-// Whether it can come back with what it held.
+// Whether the store can restart with its contents.
 bool store_kind_keeps(void);
 
-// A handle of its own; of the store inside this process always the same.
+// A separate handle; of the store inside this process always the same.
 weft_store_t *store_kind_open(void);
 void store_kind_close(weft_store_t *store);
 
-// Stops the store, and starts it again at the same place.
+// These stop the store, and start it again at the same address.
 void store_kind_stop(void);
 void store_kind_start(bool keep);
 

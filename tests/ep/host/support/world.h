@@ -1,6 +1,6 @@
-// What the ranks of a test dispatch, receive and answer, as numbers drawn from a seed: each rank knows what all others
-// send and how, so it can say what it must get, without the oracle. Values are small whole or half numbers, whose sums
-// bf16 holds exactly.
+// The tokens, rows and answers of the ranks of a test, as numbers drawn from a seed. Each rank knows what all others
+// send and how, so it knows its correct results without the oracle. Values are small whole or half numbers, whose sums
+// bf16 represents exactly.
 #ifndef TESTS_EP_HOST_WORLD_H
 #define TESTS_EP_HOST_WORLD_H
 
@@ -13,7 +13,7 @@
 
 struct world {
   uint64_t seed;
-  uint32_t capacity, tokens, hidden, topk, experts; // as the group is opened; tokens and topk are the most
+  uint32_t capacity, tokens, hidden, topk, experts; // of the group; tokens and topk are upper limits
   enum weft_ep_dtype dtype;
   enum weft_ep_combine_dtype combine_dtype;
   uint32_t window;      // THROUGHPUT: rows that a window has room for; 0: LATENCY
@@ -21,7 +21,7 @@ struct world {
   uint32_t num_ranks;
 };
 
-// What all ranks of an operation have alike.
+// What is equal on all ranks of an operation.
 struct shape {
   uint64_t op;
   enum weft_ep_dtype dtype;
@@ -46,10 +46,10 @@ uint32_t world_tokens(const struct world *world, uint64_t op, int32_t rank);
 int64_t world_expert(const struct world *world, uint64_t op, int32_t rank, uint32_t token, uint32_t k);
 float world_weight(const struct world *world, uint64_t op, int32_t rank, uint32_t token, uint32_t k);
 bool world_masks(const struct world *world, uint64_t op, int32_t source, int32_t rank);
-// Whether a selection gets to the rank of its expert, which is `*rank`.
+// Whether a selection reaches the rank of its expert, which is `*rank`.
 bool world_reaches(const struct world *world, uint64_t op, int32_t source, uint32_t token, uint32_t k, int32_t *rank);
 
-// A token's row as the caller has it before a cast, bf16 [H]; and as it travels.
+// A token's row before a cast, bf16 [H], and as it is sent.
 void world_row_before(const struct world *world, uint64_t op, int32_t rank, uint32_t token, uint16_t *x);
 void world_row(const struct world *world, const struct shape *shape, int32_t rank, uint32_t token, uint8_t *values,
                uint32_t *scales);
@@ -58,7 +58,7 @@ void world_row(const struct world *world, const struct shape *shape, int32_t ran
 float world_output(const struct world *world, uint64_t op, int64_t expert, int32_t source, uint32_t token, uint32_t i);
 float world_rank_output(const struct world *world, uint64_t op, int32_t rank, int32_t source, uint32_t token,
                         uint32_t i);
-// Whether a rank that receives RANK_MAJOR gives weights back in that combine; and these.
+// Whether a rank that receives RANK_MAJOR returns weights in that combine; and these weights.
 bool world_gives_weights(const struct world *world, uint64_t op, uint32_t round, int32_t rank);
 float world_row_weight(const struct world *world, uint64_t op, uint32_t round, int32_t rank, int32_t source,
                        uint32_t token, uint32_t k);
@@ -67,7 +67,7 @@ float world_bias(const struct world *world, uint64_t op, int32_t rank, uint32_t 
 uint16_t world_bf16(float value); // of numbers that bf16 holds exactly
 float world_value(uint16_t bits);
 
-// What a judge says: writes it into `what`, and returns false.
+// Writes the judge's result into `what`, and returns false.
 bool world_wrong(char what[256], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // --- world_judge_dispatch.c, world_judge_combine.c ---
@@ -81,7 +81,7 @@ struct world_received {
 
 // The room that the rank needs.
 uint32_t world_needed(const struct world *world, const struct shape *shape, const struct way *way, int32_t rank);
-// Judges what it received, and what it got back. False: `what` says the first thing that is wrong.
+// Judges what the rank received, and what it got back. False: `what` names the first error.
 bool world_judge_dispatch(const struct world *world, const struct shape *shape, const struct way *way, int32_t rank,
                           const struct world_received *received, char what[256]);
 bool world_judge_combine(const struct world *world, const struct shape *shape, const struct way *way, uint32_t round,
@@ -90,8 +90,7 @@ bool world_judge_combine(const struct world *world, const struct shape *shape, c
 
 // --- world_operate.c ---
 
-// Runs and judges the next operation, by calls that are made again while they are interrupted. False: rank->error says
-// what was wrong.
+// Runs and judges the next operation; repeats calls that are interrupted. False: rank->error gives the reason.
 bool world_operate(struct rank *rank, const struct world *world);
 
 #endif

@@ -1,5 +1,5 @@
-// A small operation of three ranks, and what an engine without faults makes of it: by loops as plain as can be, with
-// the arithmetic of the portable kernels.
+// A small operation of three ranks, and the results of an engine without faults: computed by simple loops with the
+// arithmetic of the portable kernels.
 #ifndef TESTS_EP_ORACLE_MODEL_H
 #define TESTS_EP_ORACLE_MODEL_H
 
@@ -11,12 +11,12 @@ enum {
   MODEL_TOPK = 5,
   MODEL_EXPERTS = 3,
   MODEL_CAPACITY = 8,
-  MODEL_RANKS = 4,  // 0, 2, 3 and 6, of which 3 has no tokens
-  MODEL_TOKENS = 9, // of the others
+  MODEL_RANKS = 4,  // 0, 2, 3 and 6; rank 3 has no tokens
+  MODEL_TOKENS = 9, // of each other rank
   MODEL_ROWS = 64,
   MODEL_ROW_BYTES = 96, // OPAQUE
   MODEL_SCALE_BYTES = 8,
-  MODEL_JUDGED = 2, // the rank whose results the model makes
+  MODEL_JUDGED = 2, // the rank whose results the model computes
 };
 
 struct model {
@@ -27,10 +27,10 @@ struct model {
   float topk_weights[MODEL_RANKS][MODEL_TOKENS * MODEL_TOPK];
   uint8_t payload[MODEL_RANKS][MODEL_TOKENS * MODEL_ROW_BYTES];
   uint8_t payload_scales[MODEL_RANKS][MODEL_TOKENS * MODEL_SCALE_BYTES];
-  int32_t lost[MODEL_RANKS]; // of which nothing comes,
+  int32_t lost[MODEL_RANKS]; // nothing arrives from these ranks,
   uint32_t num_lost;
-  bool partial;                   // or a part, both ways:
-  uint32_t came[MODEL_RANKS];     // bit t: token t of that source came
+  bool partial;                   // or a part, in both directions:
+  uint32_t came[MODEL_RANKS];     // bit t: token t of that source arrived
   uint32_t answered[MODEL_RANKS]; // bit t: that rank answered token t of MODEL_JUDGED
   bool renormalize;
   struct oracle_answer answer;
@@ -63,11 +63,11 @@ struct model {
 // rank that is not in the view, a token for nobody.
 struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, int32_t lost_or_none);
 
-// The source of `rank` breaks off: of its tokens those of `came` come, and it answers those of `answered`. Call the two
-// below afterwards.
+// The source of `rank` ends early: of its tokens those in `came` arrive, and it answers those in `answered`. Call the
+// next two functions afterwards.
 void model_break(struct model *model, int32_t rank, uint32_t came, uint32_t answered);
 
-// What MODEL_JUDGED receives, and what it combines. Call again after a change of the inputs.
+// Computes what MODEL_JUDGED receives, and what it combines. Call it again after a change of the inputs.
 void model_dispatch(struct model *model);
 void model_combine(struct model *model);
 

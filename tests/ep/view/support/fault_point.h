@@ -1,16 +1,16 @@
-// Places inside an operation at which a test strikes a rank. The operation runs with setup.apart, so that its halves
-// are calls of their own; inside them the places are found by the rows that go out and the flags that are up.
+// Places inside an operation at which a test stops or kills a rank. The operation runs with setup.apart, so that its
+// halves are separate calls; inside them the rows that are sent and the flags that are set identify the place.
 #ifndef TESTS_EP_PLACE_H
 #define TESTS_EP_PLACE_H
 
 #include "ep/support/rank.h"
 
 enum place {
-  PLACE_DISPATCH_FIRST_ROW, // nothing has been written to anybody
+  PLACE_DISPATCH_FIRST_ROW, // nothing has been written to any peer
   PLACE_DISPATCH_ROWS,      // some rows of the first peer, no flag
   PLACE_DISPATCH_PEERS,     // the first peer has everything, the others nothing
   PLACE_DISPATCH_SENT,      // every peer has everything
-  PLACE_DISPATCH_HEARD,     // everybody's rows have come, nothing is answered
+  PLACE_DISPATCH_HEARD,     // the rows of all peers have arrived, nothing is answered
   PLACE_COMBINE_FIRST_ROW,
   PLACE_COMBINE_ROWS,
   PLACE_COMBINE_PEERS,
@@ -18,10 +18,10 @@ enum place {
   PLACE_BETWEEN, // after an operation
 };
 
-// Calls `strike`, once, when the rank's next operation comes to that place. A process has one such rank.
+// Calls `strike`, once, when the rank's next operation reaches that place. A process has one such rank.
 void place_arm(struct rank *rank, enum place place, void (*strike)(struct rank *rank));
 
-// To be called by setup.at.
+// setup.at has to call this.
 void place_reach(struct rank *rank, enum rank_step step);
 
 #endif

@@ -1,8 +1,8 @@
-// What befalls some ranks of a group, and what the others must make of it: processes, and real signals. The ranks found
-// a group and operate; at a place in an operation the victims are struck. The survivors' operation must list just what
-// the victims did not bring, judged by the oracle; then comes the view without them, with nothing of them left mapped
-// or open; then each victim rejoins, as a new process or, if it was only stopped, after it has found itself FENCED; and
-// in the end the store holds no key of the group.
+// Faults of some ranks of a group, and the results that the others must have: processes, and real signals. The ranks
+// found a group and run operations; at a place in an operation the victims are killed or stopped. The oracle checks
+// that the survivors' operation lists exactly what the victims did not send. The next view is without them, and nothing
+// of them is mapped or open any more. Then each victim rejoins, as a new process or, if it was only stopped, after it
+// has found itself FENCED. At the end the store has no key of the group.
 #ifndef TESTS_EP_STORY_H
 #define TESTS_EP_STORY_H
 
@@ -13,13 +13,13 @@ enum { SCENARIO_RANKS = 5 };
 
 enum fault {
   SCENARIO_KILL,
-  SCENARIO_STOP, // woken when the others have gone on without it; it then sends rubbish
+  SCENARIO_STOP, // woken when the others have continued without it; it then sends wrong data
 };
 
 struct fault_scenario {
   struct setup setup;
   uint32_t ranks;   // founders, from rank 0
-  uint32_t victims; // bit r: rank r is one; struck in the same operation
+  uint32_t victims; // bit r: rank r is a victim; all are struck in the same operation
   enum place place;
   enum fault blow;
 };
