@@ -1,4 +1,4 @@
-// What weft_agent_open() refuses.
+// Options that weft_agent_open() refuses.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// Which versions of the libraries are not asked for what; and that the documentation has each row.
+// Which features Weft avoids in which versions of the libraries. The documentation has each row of the table.
 #include "cmocka_all.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Children of fork() know which handles are not theirs.
+// Children of fork() recognise the handles that are not theirs.
 #include "base/forked.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// The histogram against the exact answer: the sorted values themselves.
+// Percentiles of the histogram against the exact ones of the sorted values.
 #include "base/time/histogram.h"
 #include "base/random.h"
 #include "cmocka_all.h"

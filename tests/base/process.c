@@ -1,4 +1,4 @@
-// When a process started and whether it lives, as this process and others see it.
+// When a process started and whether it is alive, as seen by itself and by others.
 #include "base/process.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// Public structs of older and newer programs: what is missing counts as 0, and what is not known has to be 0.
+// Public structs of older and newer programs: missing fields count as 0, and unknown fields have to be 0.
 #include "base/sized.h"
 
 #include <stdint.h>

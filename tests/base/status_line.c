@@ -1,4 +1,4 @@
-// The line on a terminal that is written again and again.
+// The status line of a terminal, which is overwritten again and again.
 #include "base/text/status_line.h"
 #include "cmocka_all.h"
 

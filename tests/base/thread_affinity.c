@@ -1,4 +1,4 @@
-// Where threads run: the choice for hosts that are made up, and what becomes of real threads.
+// On which processors threads run: the choice on made-up hosts, and the affinity of real threads.
 #include "base/affinity.h"
 
 #include "cmocka_all.h"

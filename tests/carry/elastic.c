@@ -1,4 +1,5 @@
-// An elastic server: one rank runs, two offer themselves, and are taken in at once or not at all; then they go.
+// An elastic server: one rank runs, two others offer themselves and are admitted together or not at all; then they
+// leave.
 #include "carry/carry.h"
 
 // An operation of a rank that has no tokens. How many ranks it was of.

@@ -1,5 +1,6 @@
-// High throughput: forward and backward as trainers run them. A route is filled with the worst-case room instead of a
-// count; the backward pass of a combine is a dispatch by that route, and that of a dispatch a combine by it.
+// High throughput: forward and backward passes as trainers run them. A route is filled with room for the worst case
+// instead of a count. The backward pass of a combine is a dispatch by that route, and the backward pass of a dispatch
+// is a combine by it.
 #include "carry/carry.h"
 
 enum { TOKENS = 4, HIDDEN = 256, TOPK = 2, EXPERTS = 2, RANKS = 2, ROWS = RANKS * TOKENS, ALIGNMENT = 4 };

@@ -1,5 +1,5 @@
-// NIXL's back ends and memory queries: an agent that has none at first gets one by name, asks whether a file is there,
-// and keeps memory in it.
+// NIXL's back ends and memory queries: an agent without back ends opens one by name, asks whether a file exists, and
+// stores memory in it.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

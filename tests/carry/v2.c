@@ -1,5 +1,5 @@
-// The EP part of DeepEP's V2 interface, in a loop that asks the host nothing: indices of 32 bits, entries at their
-// places in the top-k, a number of tokens in rank memory, and what a dispatch brought told in rank memory.
+// The EP part of DeepEP's V2 interface, in a loop that needs no answer of the host: 32-bit indices, entries at their
+// places in the top-k, and a token count and the receive counts of a dispatch in rank memory.
 #include "carry/carry.h"
 
 enum { TOKENS = 4, HIDDEN = 256, TOPK = 2, EXPERTS = 2, RANKS = 2, ROWS = RANKS * TOKENS };

@@ -1,5 +1,5 @@
-// The public interface on real GPUs: what it promises beyond right sums. Each case is a process of its own, since what
-// goes wrong ends it; with arguments, only the cases that they name.
+// The public interface on real GPUs: what it promises beyond right sums. Each case runs in a separate process, because
+// a fault of the device ends the process. With arguments, only the named cases run.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 

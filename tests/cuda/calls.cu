@@ -1,7 +1,7 @@
-// What a call may say for itself on real GPUs (weft/ep.h): the types and the top-k of a dispatch, that of a combine,
-// int32_t indices, strides, a number of tokens that the device has, places of the top-k, what a kernel is told, several
-// combines of one operation, operations that end their predecessor, and masks. Each case is a process of its own; with
-// arguments, only the cases that they name.
+// What each call may choose by itself on real GPUs (weft/ep.h): the types and the top-k of a dispatch, the type of a
+// combine, int32_t indices, strides, a number of tokens in device memory, places of the top-k, information for kernels,
+// several combines of one operation, operations that end their predecessor, and masks. Each case runs in a separate
+// process. With arguments, only the named cases run.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 

@@ -1,6 +1,6 @@
-// The kernels against the oracle: shapes times operations, on all devices that are there, ten thousand operations in a
-// row, operations that overlap or end without a combine, values that look like a place where nothing has come, and a
-// rank that stays silent. With name=number arguments, that one shape.
+// The kernels against the oracle: all shapes and operations, on all devices of the machine; ten thousand operations in
+// a row; operations that overlap or end without a combine; values that look like an empty place; and a rank that stays
+// silent. With name=number arguments, only that shape runs.
 #include <cmath>
 #include <cstring>
 #include <string>

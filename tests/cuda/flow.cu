@@ -1,7 +1,7 @@
-// Groups for throughput on real GPUs, by the public interface: routes that are filled, kept and ended by a rank that
-// joins (gone.cu has those of which a rank is gone), combines by a route, rows packed by expert, biases and weights
-// that go back, and what is told. (What such groups share with others api.cu and membership.cu prove for them too.)
-// Each case is a process of its own; with arguments, only the cases that they name.
+// Groups for throughput on real GPUs, through the public interface: routes that are filled, kept and ended by a rank
+// that joins (gone.cu has routes with a lost rank), combines by a route, rows packed by expert, biases, returned
+// weights, and reported values. (api.cu and membership.cu also run for such groups, for what they share with others.)
+// Each case runs in a separate process. With arguments, only the named cases run.
 #include "cuda/support/cases.cuh"
 #include "cuda/support/routes.cuh"
 

@@ -1,7 +1,7 @@
-// Two ranks of a group for throughput on hosts that NVLink does not join (cuda/relay/flow.c) converse: threads
-// in the place of kernels write rows and answers of drawn operations to rings that are smaller than these, read what
-// comes, compare every byte of it, and give credit. A thread in the place of the net threads carries, in batches that
-// often have no room for what there is; and with moves, which it makes in any order, as a network does.
+// Two ranks of a throughput group on hosts without NVLink between them (cuda/relay/flow.c) exchange data. Threads in
+// place of kernels write rows and answers of random operations to rings that are smaller than the operations, read what
+// arrives, compare every byte, and give credit. A thread in place of the net threads carries the data: in batches that
+// are often too small, and with moves, which it makes in any order, as a network does.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-// What the relay of two ranks of a group for throughput collects, moves and refuses (cuda/relay/flow.c), step by
-// step: rings of small windows, words as kernels write them, and the batches that follow from them.
+// What the relay of two ranks of a throughput group collects, moves and refuses (cuda/relay/flow.c), step by step:
+// rings of small windows, words as kernels write them, and the resulting batches.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

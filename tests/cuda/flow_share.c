@@ -1,7 +1,6 @@
-// Rows that cross to another host once (cuda/relay/flow_share.c): a source and three readers of one host, without
-// GPUs. One thread does by turns, as drawn, what kernels do at both ends, what transports do, and what relays do: rows
-// are written, batches collected, moved, delivered and counted late, and every byte of each row that comes is looked
-// at.
+// Rows that cross to another host once (cuda/relay/flow_share.c): a source and three readers on one host, without GPUs.
+// One thread plays in random order the kernels at both ends, the transports and the relays: it writes rows, collects,
+// moves and delivers batches, counts them late, and compares every byte of each row that arrives.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// Routes of which a rank has left, or has died, on real GPUs, by the public interface: whoever goes by them has the
-// places of the filling, and rows of 0 where that rank's were. Each case is a process of its own; with arguments, only
-// the cases that they name.
+// Routes with a rank that has left or died, on real GPUs, through the public interface: operations by such a route keep
+// its row places, and the rows of that rank are 0. Each case runs in a separate process. With arguments, only the named
+// cases run.
 #include "cuda/support/cases.cuh"
 #include "cuda/support/routes.cuh"
 

@@ -1,7 +1,7 @@
-// Groups for throughput on real GPUs, by the public interface: operations whose halves are called one by one, in one
-// stream, in two and in graphs, beside ranks that call both at once; operations that are combined several times; a rank
-// that falls silent between the halves, or is late; and two operations that are open at once. Each case is a process of
-// its own; with arguments, only the cases that they name.
+// Groups for throughput on real GPUs, through the public interface: operations whose halves are called separately, in
+// one stream, in two and in graphs, beside ranks that call both at once; operations that are combined several times; a
+// rank that falls silent between the halves, or is late; and two operations that are open at once. Each case runs in a
+// separate process. With arguments, only the named cases run.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 

@@ -1,6 +1,6 @@
-// A source that brings fewer rows than its header has counted, as one that is lost in mid-flow does: what came stays,
-// and the places of the rest are 0 and nobody's, in each layout. Where they are more than can be kept account of, none
-// of that source's rows stay. Exits 77 without a GPU.
+// A source sends fewer rows than its header counted, as a source does that is lost in the middle of an operation. Rows
+// that arrived stay, and the places of the missing rows are 0 and belong to no rank, in each layout. If too many rows
+// are missing to record them, none of that source's rows stay. Exits 77 without a GPU.
 #include <map>
 
 #include "cuda/support/flow_ranks.cuh"

@@ -1,5 +1,5 @@
-// Membership on real GPUs (weft/ep.h): beside a graph that replays, ranks that offer themselves are taken in together
-// or not at all; joiners go on without whoever ran before them; and a wait for the device is interrupted.
+// Membership on real GPUs (weft/ep.h) beside a graph that replays: ranks that offer themselves are admitted together or
+// not at all, joiners go on without the ranks that ran before them, and a wait for the device can be interrupted.
 #include "cuda/support/api.cuh"
 #include "cuda/support/cases.cuh"
 

@@ -1,6 +1,7 @@
-// A rank dies while the operation of a joiner is fixed: some count the joiner from an operation on in which others do
-// not count it yet. Those and the joiner pass over each other in that one, nobody is lost for it, and what the one has
-// sent the other is not taken for something later. Here the dead rank's part is played by what the joiner is told.
+// A rank dies while the first operation of a joiner is fixed: some ranks count the joiner from one operation on, and
+// others only from a later one. In the operation between, the joiner and the others skip each other, no rank is
+// reported lost for it, and data sent in it is not taken for data of a later operation. The test plays the dead rank's
+// part by what it tells the joiner.
 #include <cstring>
 
 #include "cuda/support/ranks.cuh"

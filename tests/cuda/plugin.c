@@ -1,5 +1,5 @@
-// The host side of the CUDA plug-in on a CUDA made of host memory: what reaches the device's state, and what is
-// refused.
+// The host side of the CUDA plug-in on a CUDA made of host memory: what it writes to the device's state, and what it
+// refuses.
 #include "cuda/support/plugin_case.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Groups for throughput, as the host side of the CUDA plug-in serves them: their memory, what is launched and in which
-// order, what is refused, routes, and what their operations did; on a CUDA made of host memory.
+// Groups for throughput in the host side of the CUDA plug-in: their memory, what is launched and in which order, what
+// is refused, routes, and the results of operations. The test uses a CUDA made of host memory.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// The memory of the CUDA plug-in on a CUDA made of host memory: windows of each kind, and what is told of devices.
+// The memory of the CUDA plug-in on a CUDA made of host memory: windows of each kind, and the description of devices.
 #include "cuda/plugin.h"
 #include "cuda/support/plugin_case.h"
 #include "support/entries.h"

@@ -1,7 +1,7 @@
-// What goes between two ranks on CUDA memory of different hosts (cuda/relay/relay.h): threads in the place of kernels
-// write units and lines in drawn order, data first and then the flag, and values word by word; they check all that they
-// read behind a flag, and each word that is not empty, and empty what they have read. A thread in the place of the net
-// threads carries, in pieces of drawn sizes.
+// What two ranks on CUDA memory of different hosts exchange (cuda/relay/relay.h). Threads in place of kernels write
+// units and lines in random order, data first and then the flag, and values word by word. They check all data behind a
+// flag and each word that is not empty, and empty what they have read. A thread in place of the net threads carries the
+// data in pieces of random sizes.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Looks for kernels that spill registers: spills.py COMPILER_VERSION "OBJECT;OBJECT..."
 
-A spilled register costs a trip to memory and back wherever it is used; nothing else tells, and the results stay right.
-Beside each object lies what the compiler said when it was made (cmake/keep_resources.sh). With another compiler than
-the one of the table below what is found is printed, and the test skipped: each has its own mind about registers.
+A spilled register costs a trip to memory and back at each use. Nothing else shows it, since the results stay right.
+Beside each object lies the compiler's report of its build (cmake/keep_resources.sh). With another compiler than that of
+the table below, the script prints what it finds and the test is skipped, because compilers assign registers
+differently.
 """
 import pathlib
 import re

@@ -1,5 +1,5 @@
-// The kernels for many tokens, without control: every byte of rows, of what is told of them and of sums, against what
-// the host computes, for many shapes. With one GPU all ranks share it.
+// The kernels for many tokens, without control: every byte of rows, of their descriptions and of sums, against values
+// computed on the host, for many shapes. With one GPU, all ranks share it.
 #include <algorithm>
 
 #include "cuda/support/flow_ranks.cuh"

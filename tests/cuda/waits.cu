@@ -1,6 +1,6 @@
-// Silent ranks and waiting ranks (cuda/kernels/wait.cuh): ranks share a device, and the headers of one reach some of
-// the others only. A header that is wiped out before its reader looks is one that its sender's death, or its host's,
-// has cut off.
+// Silent ranks and waiting ranks (cuda/kernels/wait.cuh): ranks share a device, and the headers of one rank reach only
+// some of the others. A header that is erased before its reader looks stands for a header that was cut off by the death
+// of its sender or of its host.
 #include "cuda/kernels/ptx.cuh"
 #include "cuda/support/ranks.cuh"
 

@@ -1,7 +1,7 @@
-// Windows of GPU memory between processes: written from another one, left behind by one that was killed, refused, and
-// made and released again and again; by descriptors, and by names where the machine has what they need. The other
-// process is this program once more, on the next GPU if there is one. Exits 77 where there is no GPU. test_cuda_windows
-// [write DEVICE | own DEVICE | write-named DEVICE | own-named DEVICE]: the other process, with descriptor 3.
+// Windows of GPU memory between processes: written by another process, left behind by a killed one, refused, and made
+// and released again and again; by descriptors, and by names if the machine supports them. The other process is this
+// program again, on the next GPU if there is one. Exits 77 without a GPU. test_cuda_windows [write DEVICE | own DEVICE
+// | write-named DEVICE | own-named DEVICE]: the other process, with descriptor 3.
 #include "base/fail.h"
 #include "cuda/kernels/layout.h"
 #include "device/device.h"

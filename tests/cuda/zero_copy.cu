@@ -1,5 +1,5 @@
-// A rank that combines from its zero-copy memory gives up one that does not read in time, and goes on to write there.
-// When that one reads after all, it adds nothing of what it has read, and says so.
+// A rank combines from its zero-copy memory, gives up a reader that is late, and writes there again. If that reader
+// then reads after all, it adds nothing of what it has read, and reports this.
 #include <algorithm>
 
 #include "cuda/support/flow_ranks.cuh"

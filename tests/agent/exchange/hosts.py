@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""hosts.py PROGRAM TRANSPORT STORY...: agents on three test hosts (network namespaces, veth links, an etcd), one of
-which is cut off from the others and from the store: for a moment, for longer than its peers have patience, and for
-longer than its lease lives.
+"""hosts.py PROGRAM TRANSPORT STORY...: agents on three test hosts (network namespaces, veth links, an etcd). One host
+is cut off from the others and from the store: briefly, for longer than its peers wait, or for longer than its lease.
 
 Agent a is on host 0, c on host 1, b on host 2, which is cut off.
 """

@@ -1,5 +1,5 @@
-// Ten thousand strangers call, silent ones, slow ones and such that send garbage, while lawful agents meet: each of
-// these succeeds, and the listener's memory does not grow with the strangers.
+// Ten thousand callers without the token connect while lawful agents meet. Some callers are silent, some are slow, and
+// some send garbage. Every lawful agent succeeds, and the listener's memory does not grow with the number of strangers.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>

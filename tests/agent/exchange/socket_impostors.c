@@ -1,5 +1,5 @@
-// Holders of the token that show, on a connection of their own, the metadata of another agent: one that the agent they
-// speak to knows. It stays as it was known, and goes on.
+// Callers that have the token and present, on their own connection, the metadata of another agent that the listener
+// already knows. They are refused, and the known agent keeps its entry and goes on.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Callers that have the token of a listener, and do not keep to the protocol: each loses its own connection.
+// Callers that have the token of a listener but break the protocol: each loses its own connection.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

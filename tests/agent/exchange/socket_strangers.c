@@ -1,4 +1,4 @@
-// What calls at a listener besides agents that share its token. Those that share it and lie: socket_protocol.c.
+// Callers at a listener that do not share its token. socket_protocol.c has callers that share the token and lie.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -1,5 +1,6 @@
-// Metadata through the store: one suite for the store inside the process, the embedded server and etcd. Here: what is
-// published is fetched, by who may. Its other parts are store_removal.c, store_replacement.c and store_outage.c.
+// Metadata through the store: one suite for the store inside the process, the embedded server and etcd. This part
+// publishes and fetches, and checks who may do so. The other parts are store_removal.c, store_replacement.c and
+// store_outage.c.
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

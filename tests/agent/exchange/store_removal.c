@@ -1,5 +1,5 @@
-// Metadata whose key leaves the store: by a lease that runs out, by deletion while it is fetched, and keys with values
-// that are no metadata of that agent. The keys are put by the test, under the name of an agent that is not there.
+// Metadata whose key leaves the store: its lease expires, the key is deleted during a fetch, or its value is no
+// metadata of that agent. The test puts the keys itself, under the name of an agent that does not exist.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Whether an agent notices by itself that a peer has died, fallen silent or left; and that it blames nobody for a time
-// in which it did not look.
+// An agent notices by itself that a peer has died, fallen silent or left. It reports no peer as lost for a time in
+// which the agent itself did not run.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// A target in a process of its own that is killed or stopped, idle and while it is written to and read from: every post
-// ends, none of them ends well that did not, nothing touches this side's memory afterwards, and the next incarnation is
-// a new peer. By shared memory, or by the transport that the argument names.
+// A target in another process is killed or stopped, idle and during reads and writes. Every post ends, no post succeeds
+// whose data did not arrive, nothing touches this side's memory afterwards, and the next incarnation is a new peer. The
+// test uses shared memory, or the transport that the argument names.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The wheel of timers against a list of due times, in random stories of virtual time.
+// The wheel of timers against a plain list of due times, in random sequences of virtual time.
 #include "agent/liveness/timer_wheel.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What there is of memory, files and objects, registered or not; and that host memory with a hole cannot be registered.
+// Queries of memory, files and objects, registered or not. Host memory with a hole cannot be registered.
 #include "cmocka_all.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// The codec of metadata: what is written is read, its bytes are those of docs/design/agent.md on every machine, and
-// nothing else is read.
+// The codec of metadata: encoded metadata is decoded again, its bytes are those of docs/design/agent.md on every
+// machine, and nothing else is accepted.
 #include "agent/metadata/blob.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// A peer that lies in its metadata: it has everything that a peer has, and names memory that was never lent to it. The
-// target adopts what it was told and copies to and from "the peer's" region, as any agent does that serves others.
+// A peer that lies in its metadata: it has the token like any peer, and names memory that nobody shared with it. The
+// target loads this metadata and copies to and from "the peer's" region, as any agent does that serves others.
 #include <stdlib.h>
 #include <string.h>
 

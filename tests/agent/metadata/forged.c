@@ -1,5 +1,5 @@
-// Peers that lie: strangers that have no token, and holders of it that speak for others, take their incarnations, widen
-// their regions or send without end. Each costs itself at most.
+// Peers that lie: strangers without the token, and peers with the token that speak for others, take their incarnations,
+// widen their regions or send without end. Each harms at most itself.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

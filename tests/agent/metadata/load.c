@@ -1,4 +1,4 @@
-// Metadata that the application carries itself: whole and in part, old and new, damaged and foreign.
+// Metadata that the application transports itself: complete and partial, old and new, damaged and foreign.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

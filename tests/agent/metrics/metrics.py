@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""metrics.py PROGRAM: what an agent serves as metrics is OpenMetrics 1.0, by a strict reader, with the right numbers.
+"""metrics.py PROGRAM: an agent serves its metrics as valid OpenMetrics 1.0, with the right numbers.
 
-Where prometheus_client is installed, its parser has to agree.
+If prometheus_client is installed, its parser has to agree.
 """
 import http.client
 import os

@@ -1,4 +1,4 @@
-// An agent begins to serve its metrics at a name that is not found at once: it goes on with everything else meanwhile.
+// An agent starts to serve its metrics at a name whose address lookup takes long. Its other work goes on meanwhile.
 #include <pthread.h>
 #include <stdatomic.h>
 

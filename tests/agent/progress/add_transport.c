@@ -1,5 +1,5 @@
-// A transport that is opened when the agent has regions, peers and transfers: what can use it from when on, what stays
-// as it was, and that transfers in flight do not notice.
+// A transport that is opened when the agent already has regions, peers and transfers: from when on each of them can use
+// it, what does not change, and that transfers in flight are not disturbed.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

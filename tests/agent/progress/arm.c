@@ -1,6 +1,6 @@
-// Two agents that only ever sleep on their descriptors, each in a thread of its own: a message to and fro is a wake-up
-// on either side, and one that is lost shows as a sleep of seconds. test_agent_arm [COUNT] [thread]: so many sleeps, of
-// agents that the sleepers drive, or of agents that have threads.
+// Two agents, each in its own thread, only ever sleep on their descriptors. Each message back and forth wakes up both
+// sides, and a lost wake-up shows as a sleep of seconds. test_agent_arm [COUNT] [thread]: COUNT sleeps, of agents that
+// the sleepers drive, or with "thread" of agents that have threads.
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Events that the application takes when it wants to: in order, under a lock of its own that it also holds around every
-// call of the agent, and which of them wait when nobody takes any.
+// Events that the application takes when it likes: they come in order, also under an application lock that is held
+// around every call of the agent. Some events are kept when nobody takes any.
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

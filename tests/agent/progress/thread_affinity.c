@@ -1,4 +1,4 @@
-// Where an agent's thread runs: where WEFT_CPUS says, and nobody else does.
+// An agent's thread runs on the processors that WEFT_CPUS names. Other threads are not moved.
 #include "cmocka_all.h"
 #include "support/first_processor.h"
 

@@ -1,5 +1,5 @@
-// The agent's thread sleeps, is woken, and somebody else progresses the agent before it runs: it wakes all the same.
-// And it sleeps no longer than a transfer has that was posted while it was awake.
+// The agent's thread sleeps and is woken, and another thread progresses the agent before it runs: it still wakes up. It
+// also sleeps no longer than the deadline of a transfer that was posted while it was awake.
 #include <poll.h>
 
 #include "cmocka_all.h"

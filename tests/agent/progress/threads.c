@@ -1,6 +1,6 @@
 // Many threads use one agent at once: they post, wait, cancel, notify, register, make and free, while the peer is
-// forgotten and loaded again. The argument names the transport, as in transfers.c. What races is the sanitizer's to
-// see; what is lost, or ends twice, shows here.
+// forgotten and loaded again. The argument names the transport, as in transfers.c. Sanitizers find the races; this test
+// finds transfers that are lost or end twice.
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Agents that record their events, and agents in processes of their own.
+// Agents that record their events, and agents in separate processes.
 #include "agent/support/crowd.h"
 #include "agent/support/owned.h"
 

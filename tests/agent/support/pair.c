@@ -1,4 +1,4 @@
-// Two agents of one process that have loaded one another, and their transfers.
+// Two agents of one process that have loaded each other's metadata, and their transfers.
 #include "agent/support/pair.h"
 
 #include <stdlib.h>

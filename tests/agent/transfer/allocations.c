@@ -1,5 +1,5 @@
-// post, poll and what happens in them allocate nothing, lock nothing, look nothing up in the environment: counted in
-// the thread that calls; the agent's own does its housekeeping.
+// post, poll and their callees allocate nothing, take no lock, and read no environment variable. The test counts in the
+// calling thread; the agent's own thread does the housekeeping.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-// Posts with something of their own: notifications, deadlines, and completions, which the agent tells in the order of
-// the ends. The arguments name the transport, as in transfers.c.
+// Posts with their own notifications, deadlines and completions. The agent reports completions in the order in which
+// the posts ended. The arguments name the transport, as in transfers.c.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-// An agent with files and memory of a GPU, through the public interface, with fakes in place of CUDA and cuFile: what
-// goes from a file to a GPU and from there to another file is the same; deadlines and deregistration hold while cuFile
-// waits; and without cuFile the agent says why it cannot. With cuFile itself
-// (WEFT_CUFILE=/usr/local/cuda/lib64/libcufile.so.0, and the real plug-in) only the first, since nobody can tell it to
-// wait or to fail.
+// An agent with files and GPU memory, through the public interface, with fakes of CUDA and cuFile. Data that moves from
+// a file to a GPU and on to another file is unchanged, deadlines and deregistration hold while cuFile waits, and
+// without cuFile the agent says why it cannot do so. With the real cuFile
+// (WEFT_CUFILE=/usr/local/cuda/lib64/libcufile.so.0, and the real plug-in) only the first of these runs, because a test
+// cannot make the real cuFile wait or fail.
 #include "cmocka_all.h"
 
 #include "agent/support/owned.h"

@@ -1,6 +1,6 @@
-// gpu_far [TRANSPORT]: memory of GPUs of two agents that meet by a network only, as those of two hosts do: it goes
-// there and back whole, by host memory; where the GPUs are one host's it goes from one to the other; and a network that
-// cannot says so. With a plug-in of the tests in place of CUDA, whose memory the host cannot touch, or with a GPU.
+// gpu_far [TRANSPORT]: GPU memory of two agents that are connected by a network only, like those of two hosts. Data
+// moves both ways unchanged, staged through host memory; GPUs of one host exchange data directly; and a network that
+// cannot do this says so. The test uses a fake CUDA plug-in, whose memory the host cannot touch, or a real GPU.
 #include "cmocka_all.h"
 
 #include "agent/support/owned.h"

@@ -1,4 +1,4 @@
-// The NICs that an agent gets by itself, and what it says of them, on a recorded machine.
+// The NICs that an agent chooses by default, and how it explains the choice, on a recorded machine.
 #include "cmocka_all.h"
 
 #include <stdlib.h>

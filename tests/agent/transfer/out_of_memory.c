@@ -1,5 +1,6 @@
-// Memory runs out: each allocation in turn fails while an agent opens, registers, is published, fetches, meets, moves
-// bytes and closes, in its own threads and in those of its peer. Calls say so, the peer goes on, nothing is left.
+// Memory runs out: each allocation in turn fails while an agent opens, registers, publishes, fetches, connects, moves
+// bytes and closes, in its own threads and in those of its peer. The calls report it, the peer goes on, and nothing
+// leaks.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Counts the instructions of a post above the transport's own call: instructions.py PROGRAM
 
-Valgrind's callgrind collects inside weft_transfer_post, in a second run inside the transport's post, and in a third
-inside what that calls back when the transfer has ended, which is the agent's part again. There are two looks at the
-clock among them, which is a system call under valgrind, and some tens of instructions of the vDSO elsewhere.
+Valgrind's callgrind counts inside weft_transfer_post, in a second run inside the transport's post, and in a third run
+inside the transport's callback at the end of the transfer, which is again code of the agent. The count includes two
+readings of the clock, which are system calls under valgrind, and some tens of instructions of the vDSO elsewhere.
 """
 import re
 import shutil

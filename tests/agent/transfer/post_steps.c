@@ -1,6 +1,6 @@
-// Counts the instructions of a post above the transport's own call, by stepping through it: unlike valgrind, this runs
-// the readings of the clock as they are (in the vDSO), and shared memory. What the transport calls back when the
-// transfer has ended is the agent's part again.
+// Counts the instructions of a post above the transport's own call, by single-stepping. Unlike valgrind, this counts
+// the real readings of the clock (in the vDSO), and works over shared memory. The transport's callback at the end of
+// the transfer counts as code of the agent.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Memory to storage and back through the public interface: an agent's own files by loopback and, with an S3 server in
-// the environment (tests/transport/support/s3_swift.py), objects.
+// Memory to storage and back through the public interface: the agent's own files by loopback and, if the environment
+// has an S3 server (tests/transport/support/s3_swift.py), objects.
 #include "cmocka_all.h"
 
 #include "agent/support/owned.h"

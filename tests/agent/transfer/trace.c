@@ -1,4 +1,4 @@
-// What a profiler sees of transfers: a range for each post, which ends when the transfer does, however it ends. The
+// What a profiler sees of transfers: one range for each post, which ends with the transfer, also after an error. The
 // profiler is tests/support/nvtx_tool.c.
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// How transfers end that do not go well, and what may be taken away when: with a transport that holds them as long as
-// the test wants, so that each moment can be looked at.
+// How transfers end that fail, are cancelled or are orphaned, and when their resources may be freed. A transport of the
+// test holds each transfer as long as the test wants, so that each moment can be checked.
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

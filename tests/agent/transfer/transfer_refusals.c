@@ -1,5 +1,5 @@
-// What is refused when it is made, before anything moves: descriptors, pairs, memory, and writes to what may only be
-// read. Each error names what was wrong.
+// Errors that are found when a transfer is made, before any data moves: bad descriptors, pairs and memory, and writes
+// to read-only memory. Each error names what was wrong.
 #include <string.h>
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
-// What every transport has to come to through the agent: data, notifications, merging, indices, runs. The argument
-// names the transport: loop, free (a test's own), or one of the library's.
+// What every transport has to provide through the agent: data, notifications, merging, indices, runs. The argument
+// names the transport: loop, free (one of the tests), or one of the library's.
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

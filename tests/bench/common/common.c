@@ -1,4 +1,4 @@
-// What the commands of the bench share: local workers that meet on an embedded store, and where rows go.
+// Code that the benchmark commands share: local workers that meet on an embedded store, and where rows are written.
 #include "base/signal/stop.h"
 #include "bench/common/children.h"
 #include "bench/common/options.h"

@@ -1,4 +1,4 @@
-// What the judge of weft bench ep finds: a rank alone, whose buffers are spoilt after an operation.
+// What the judge of weft bench ep finds: a single rank, whose buffers are corrupted after an operation.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Rows out of the times of ranks, and the way of these between hosts.
+// Rows are computed from the times of ranks, and are sent between hosts.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// Patterns: what is read, and what is refused with which place.
+// Traffic patterns: which are read, and which are refused, with the place of the fault.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

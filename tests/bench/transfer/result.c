@@ -1,4 +1,4 @@
-// What a worker says of its lanes.
+// What a worker reports of its lanes.
 #include <stdlib.h>
 
 #include "base/time/ticks.h"

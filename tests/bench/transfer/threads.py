@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft bench transfer where the host has not as many threads as --num_threads asks for."""
+"""weft bench transfer on a host that cannot start as many threads as --num_threads asks for."""
 import os
 import pathlib
 import tempfile

@@ -1,4 +1,4 @@
-// When initiators moved at the same time: what is measured again, and what is refused.
+// When initiators moved at the same time, which rows are measured again, and which are refused.
 #include <string.h>
 
 #include "bench/transfer/window.h"

@@ -1,4 +1,4 @@
-// Whether ranks of many tokens have got what they were to get: plans and sums, by the definition.
+// Checks the results of ranks of many tokens: plans and sums, by the definition.
 #include <atomic>
 #include <cmath>
 

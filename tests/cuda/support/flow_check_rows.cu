@@ -1,4 +1,4 @@
-// Whether a rank of many tokens has got every row where it belongs, and what is told of rows.
+// Checks that a rank of many tokens got every row at its right place, and the right description of rows.
 #include "cuda/support/flow_ranks.cuh"
 #include "cuda/support/flow_values.cuh"
 

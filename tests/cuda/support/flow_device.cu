@@ -1,5 +1,5 @@
-// What a rank of many tokens has on its GPU: what control would have made and said, its inputs, and room for what
-// comes.
+// What a rank of many tokens has on its GPU: the data that control would have made, its inputs, and room for received
+// rows.
 #include "cuda/support/flow_device.cuh"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Two agents that have moved a little, and one with a token, whose metrics are served until standard input ends:
-// metrics.py reads them. For each byte of the input a notification goes from one to another.
+// Two agents that have moved some data, one of them with a token, serve their metrics until standard input ends.
+// metrics.py reads the metrics. For each byte of standard input, one agent sends a notification to the other.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
