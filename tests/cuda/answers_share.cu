@@ -1,6 +1,6 @@
-// How a combine of many tokens divides blocks and warp groups among channels (cuda/answers/share.cuh), for all values
-// that a launch may have. Kernels use this division: if a channel had no warp group, blocks would wait for each other
-// for ever. The test runs on the host alone.
+// How a combine of many tokens divides its blocks and its warps into warp groups (cuda/answers/share.cuh), for all
+// values that a launch may have. Kernels use this division: if a channel had no warp group, blocks would wait for each
+// other for ever. The test runs on the host alone.
 #include <cstdio>
 #include <cstdlib>
 

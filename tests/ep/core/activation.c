@@ -1,4 +1,4 @@
-// The decision of when a view takes effect: by itself.
+// The decision of when a view takes effect, tested on its own.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
-// The activation rule with crashes, in a model: members drive the real decision and the adoption rule of recv_headers.c
-// over headers that a dying member delivers to some and not to others, while ranks join and leave. Without a crash all
-// agree on every operation, after one they do so soon, and nobody waits for ever. One seed, one random sequence.
+// The activation rule with crashes, in a model: members use the real decision and the adoption rule of recv_headers.c
+// on headers that a dying member delivers to some members only, while ranks join and leave. Without a crash all members
+// agree on every operation, after a crash they soon agree again, and no member waits for ever. Each seed gives one
+// random sequence.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-// Operations of ranks that stay allocate, map, lock and log nothing after the first few, whatever their layout, format
-// and way of calling, with ranks masked.
+// Operations of ranks that stay allocate, map, lock and log nothing after the first few, in every layout, format and
+// way of calling, also with masked ranks.
 #include <inttypes.h>
 
 #include "cmocka_all.h"

@@ -1,4 +1,4 @@
-// The queue of a rank's events: their order, its descriptor, and what goes when it is full.
+// The queue of a rank's events: their order, its descriptor, and which events are dropped when it is full.
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>

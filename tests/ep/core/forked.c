@@ -1,4 +1,4 @@
-// A rank in a forked child: every call answers CLOSED, and what the parent has goes on.
+// A rank in a forked child: every call answers CLOSED, and the parent's rank goes on.
 #include <sys/wait.h>
 #include <unistd.h>
 

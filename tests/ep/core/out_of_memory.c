@@ -1,5 +1,5 @@
-// Memory runs out: each allocation in turn fails while a rank opens, connects, joins, runs and leaves. The calls say
-// so, the rank that was there goes on, and when all are closed nothing is left.
+// Memory runs out: each allocation in turn fails while a rank opens, connects, joins, runs and leaves. The calls report
+// it, the other rank goes on, and nothing is left when all are closed.
 #include <inttypes.h>
 
 #include "cmocka_all.h"

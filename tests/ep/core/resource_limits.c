@@ -1,5 +1,5 @@
-// The system's limits are hit: the call that hits one names it and says what to raise, ranks that are there go on, and
-// nothing is left behind. The limits hold for the whole process, so both ends of a connection feel them.
+// The system's limits are hit: the call that hits a limit names it and says what to raise, existing ranks go on, and
+// nothing is left behind. The limits hold for the whole process, so both ends of a connection are affected.
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Groups and agents that give no prefix of their keys: refused where another job may do the same.
+// Groups and agents without a key prefix are refused on a store that other jobs may share.
 #include <string.h>
 
 #include <weft/weft.h>

@@ -1,4 +1,4 @@
-// Signals are the program's: no thread that Weft starts, by itself or by a library that it uses, takes one.
+// Signals belong to the program: no thread of Weft, or of a library that it uses, receives one.
 #include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>

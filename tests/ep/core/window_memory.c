@@ -1,5 +1,5 @@
-// What a connected peer costs at the default sizes (128 tokens, hidden 7168, top-8), by the library's word and by the
-// kernel's, and that all of it is given back.
+// The memory that a connected peer costs at the default sizes (128 tokens, hidden 7168, top-8), as the library and the
+// kernel report it. All of it is released again.
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Ranks on CUDA memory that are configured as on two hosts, on a plug-in that has no GPU: whether they are joined by
-// NVLink, and what happens where it does not reach.
+// Ranks on CUDA memory that are configured as on two hosts, on a plug-in without a GPU: whether NVLink joins them, and
+// what happens where it does not reach.
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

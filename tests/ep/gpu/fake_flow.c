@@ -1,5 +1,5 @@
-// Groups for throughput on CUDA memory, on a plug-in that has no GPU: what is refused and why, routes and their life,
-// ranks that join and leave between the filling of a route and its use; rows that go to other hosts.
+// Groups for throughput on CUDA memory, on a plug-in without a GPU: what is refused and why, the life of routes, ranks
+// that join and leave between the filling of a route and its use, and rows to other hosts.
 #include "ep/gpu/support/fake_ranks.h"
 
 static const struct weft_ep_route_options route_options = WEFT_EP_ROUTE_OPTIONS_INIT;

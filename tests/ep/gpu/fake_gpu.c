@@ -1,5 +1,5 @@
-// The host's side of operations on CUDA memory, on a plug-in that has no GPU: what is told to the device, what is taken
-// from it, and what is refused.
+// The host side of operations on CUDA memory, on a plug-in without a GPU: what it passes to the device, what it reads
+// back, and what it refuses.
 #include <poll.h>
 
 #include "ep/gpu/support/fake_ranks.h"

@@ -1,5 +1,5 @@
-// Links on CUDA memory that cannot be made, on a plug-in that has no GPU: the call says why, and what there was of the
-// link is given back.
+// Links on CUDA memory that cannot be made, on a plug-in without a GPU: the call gives the reason, and the parts of the
+// link that exist already are released.
 #include "ep/gpu/support/fake_ranks.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-// SIGKILL of a rank on CUDA memory, on a plug-in that has no GPU: its seat is gone when its death is told, and kernels
-// do not wait for their deadline.
+// SIGKILL of a rank on CUDA memory, on a plug-in without a GPU: its seat is free when its death is reported, and
+// kernels do not wait until their deadline.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,5 +1,4 @@
-// On CUDA memory, on a plug-in that has no GPU: what is left when all are gone but those that have just joined, and
-// have no first operation yet.
+// Joiners on CUDA memory, on a plug-in without a GPU, that have no first operation yet when all older ranks have left.
 #include <poll.h>
 #include <stdio.h>
 

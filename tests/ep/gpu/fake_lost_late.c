@@ -1,5 +1,5 @@
-// Links that end while threads look at them, on a plug-in that has no GPU: that of a rank that kernels miss when it has
-// been let go of, and that of a rank that comes again.
+// Links that end while other threads use them, on a plug-in without a GPU: the link of a rank that kernels report
+// missing after it was released, and the link of a rank that joins again.
 #include "ep/gpu/support/fake_ranks.h"
 
 #include <poll.h>

@@ -1,6 +1,6 @@
-// Rows of groups for throughput to another host, on a plug-in that has no GPU: the transport moves them from window to
-// window where it can, and they go in batches where it cannot; what becomes of windows whose link ends in mid-move;
-// what a peer may not show of its rings.
+// Rows of throughput groups to another host, on a plug-in without a GPU: the transport moves them from window to window
+// where it can, and they are sent in batches where it cannot. The test also checks windows whose link ends during a
+// move, and ring positions that a peer may not announce.
 #include "ep/gpu/support/fake_ranks.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-// SIGKILL of a rank whose windows a neighbour reads, on CUDA memory without a GPU: what it had been sent stays readable
-// as long as a view needs its link, and then all let go of it. Ranks are processes on two declared hosts.
+// SIGKILL of a rank whose windows a neighbour reads, on CUDA memory without a GPU: the data that was sent to it stays
+// readable as long as a view needs its link, and then all ranks unmap the windows. Ranks are processes on two declared
+// hosts.
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// What arguments have to be on CUDA memory beside what they are elsewhere, each refused before anything is launched;
-// and operations that are combined again, that end another, and that may not end before another does.
+// Extra rules for arguments on CUDA memory: each fault is refused before anything is launched. Also operations that are
+// combined again, that end another operation, and that may not end before another one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

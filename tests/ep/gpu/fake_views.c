@@ -1,5 +1,5 @@
-// The host's side of views on CUDA memory, on a plug-in that has no GPU: who joins, leaves, falls silent or does not
-// reach.
+// The host side of views on CUDA memory, on a plug-in without a GPU: ranks that join, leave, fall silent or cannot be
+// reached.
 #include <poll.h>
 
 #include "ep/gpu/support/fake_ranks.h"

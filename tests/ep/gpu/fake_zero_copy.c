@@ -1,4 +1,4 @@
-// Zero-copy memory on CUDA memory, on a plug-in that has no GPU: who maps whose, and what cannot be.
+// Zero-copy memory on CUDA memory, on a plug-in without a GPU: which ranks map whose memory, and what is refused.
 #include "ep/gpu/support/fake_ranks.h"
 
 enum { BYTES = 100000 };

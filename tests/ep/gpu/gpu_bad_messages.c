@@ -1,5 +1,5 @@
-// Messages and batches from a rank on CUDA memory on another host that are wrong in one place: nothing of them comes
-// into the window that kernels read, the link to that rank ends in words, and links to others go on.
+// Messages and batches with one fault, from a rank on CUDA memory on another host: none of their data is written to the
+// window that kernels read, the link to that rank ends with the reason, and other links go on.
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Bad input: each gets its code and a sentence that names what was wrong, and nothing is left behind.
+// Bad arguments: each gets its error code and a message that names the fault, and nothing is left behind.
 #include <string.h>
 
 #include "cmocka_all.h"

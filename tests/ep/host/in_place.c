@@ -1,5 +1,5 @@
-// Rows that are read where they came, and answers that are written where they leave: how long they stay, and who waits.
-// That their numbers are right is judged in ep_operations, ep_random and ep_loss.
+// Rows that are read in place, and answers that are written in place: how long they stay, and which calls wait.
+// ep_operations, ep_random and ep_loss check their numbers.
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>

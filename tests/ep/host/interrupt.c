@@ -1,4 +1,4 @@
-// weft_ep_interrupt: every wait of a rank ends with CANCELED, and what was interrupted goes on when it is asked again.
+// weft_ep_interrupt: every wait of a rank ends with CANCELED, and the interrupted call goes on when it is repeated.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

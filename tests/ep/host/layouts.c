@@ -1,7 +1,7 @@
-// Thousands of operations in which every rank lays rows out in its own way: per expert, by rank, packed with any
-// alignment, in place; of any type, opaque bytes among them; combined with weights or without, with biases, with
-// weights that go back; in groups for LATENCY and for THROUGHPUT, in some with calls that are interrupted. A judge of
-// its own (support/world.h) compares every number.
+// Thousands of operations in which every rank chooses its own layout of rows: per expert, by rank, packed with any
+// alignment, in place; of any type, also opaque bytes; combined with or without weights, with biases, with returned
+// weights; in groups for LATENCY and for THROUGHPUT, some with interrupted calls. A judge of its own (support/world.h)
+// compares every number.
 //
 //   test_ep_layouts [operations [seed]]
 #include <inttypes.h>

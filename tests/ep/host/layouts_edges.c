@@ -1,5 +1,5 @@
-// The edges of what layouts.c draws: rounding with biases, too little room, ranks that disagree on opaque rows, peers
-// that die in the middle of a combine, and peers that lie.
+// Edge cases of the random layouts of layouts.c: rounding with biases, too little room, ranks that disagree on opaque
+// rows, peers that die in the middle of a combine, and peers that lie.
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// THROUGHPUT on host memory: rows that flow in pieces through windows of a bounded size. Numbers of rows on both sides
-// of every border, what has to fit and does not, peers that are slow, and peers that lie about their pieces.
+// THROUGHPUT on host memory: rows that are sent in pieces through windows of a bounded size. The test covers numbers of
+// rows on both sides of every boundary, input that does not fit, slow peers, and peers that lie about their pieces.
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>

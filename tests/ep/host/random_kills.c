@@ -1,9 +1,8 @@
-// Ranks killed in the midst of random operations, some of them by routes: a process dies at a drawn moment of a
-// dispatch or a combine whose rows flow in pieces. What the others got of it must be right, what they did not get must
-// be empty or listed as missing, and all of the operations before and after must be whole. The oracle judges every
-// number.
+// Ranks are killed during random operations, some of them by routes: a process dies at a random moment of a dispatch or
+// a combine whose rows are sent in pieces. Rows that the others received from it must be right, missing rows must be
+// empty or listed as missing, and all operations before and after must be complete. The oracle checks every number.
 //
-//   WEFT_TEST_KILLS=N kills; WEFT_SEED=N repeats what was drawn.
+//   WEFT_TEST_KILLS=N kills; WEFT_SEED=N repeats the random choices.
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Ten thousand operations in groups of drawn shapes: ranks, sizes, format, layout, ways of calling, gaps, masks; tokens
-// vary from operation to operation. The oracle judges every number of every rank.
+// Ten thousand operations in groups of random shapes: ranks, sizes, format, layout, ways of calling, gaps, masks.
+// Tokens vary from operation to operation. The oracle checks every number of every rank.
 //
 //   test_ep_random [operations [seed]]
 #include <inttypes.h>

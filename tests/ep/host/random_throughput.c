@@ -1,9 +1,9 @@
-// Random operations in groups of both modes: drawn sizes, windows, shapes of routing, types, opaque rows, layouts with
-// their alignments, biases, sums without weights, weights that come back, routes that are filled and kept, combines by
-// routes, masks, room that is too small at first; while ranks join and leave. The oracle judges every number of every
-// rank. What the engine refuses as UNSUPPORTED is left out, and named.
+// Random operations in groups of both modes, while ranks join and leave: random sizes, windows, shapes of routing,
+// types, opaque rows, layouts with their alignments, biases, sums without weights, returned weights, routes that are
+// filled and kept, combines by routes, masks, and room that is too small at first. The oracle checks every number of
+// every rank. Operations that the engine refuses as UNSUPPORTED are left out, and named.
 //
-//   WEFT_TEST_OPERATIONS=N operations, 10,000 for the proof; WEFT_SEED=N repeats what was drawn.
+//   WEFT_TEST_OPERATIONS=N operations, 10,000 for the proof; WEFT_SEED=N repeats the random choices.
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

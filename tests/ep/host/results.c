@@ -1,4 +1,4 @@
-// What is told besides an operation's rows: totals of each expert, time waited for each source, and weft_ep_await.
+// Results besides the rows of an operation: totals of each expert, time waited for each source, and weft_ep_await.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

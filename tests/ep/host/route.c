@@ -1,6 +1,6 @@
-// Operations by a route against ordinary ones with the same top-k, bit by bit: again and again, two at once, combines
-// by it, also when they are interrupted. Its arrays are in route_arrays.c, masked and forgotten ranks in
-// route_missing.c, ranks that disagree in route_disagree.c, views that change in route_views.c, bad arguments in
+// Operations by a route against ordinary ones with the same top-k, bit by bit: repeated, two at once, with combines by
+// the route, also interrupted ones. Its arrays are in route_arrays.c, ranks that are masked or did not keep the route
+// in route_missing.c, ranks that disagree in route_disagree.c, changing views in route_views.c, bad arguments in
 // route_errors.c.
 #include <sched.h>
 #include <stdlib.h>

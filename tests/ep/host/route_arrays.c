@@ -1,4 +1,4 @@
-// The arrays of a route, each against a plain computation. route.c has what operations bring by one.
+// The arrays of a route, each against a plain computation. route.c tests operations by a route.
 #include <string.h>
 
 #include "cmocka_all.h"

@@ -1,4 +1,4 @@
-// Ranks that disagree about a route: they go different ways, or some know already of a rank that joined.
+// Ranks that disagree about a route: they use different routes, or only some of them know already that a rank joined.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-// What is wrong with a route's arguments, and when: each gets its code and its sentence, nothing is sent, and what was
-// open goes on. Handles that are closed, forked, freed.
+// Faults in a route's arguments: each gets its error code and message, nothing is sent, and open operations go on. Also
+// handles that are closed, forked or freed.
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What is missing of operations by a route: what a masked rank would have got, and what a rank did not keep.
+// Missing rows in operations by a route: rows of a masked rank, and rows of a rank that did not keep the route.
 #include <string.h>
 
 #include "cmocka_all.h"

@@ -1,6 +1,7 @@
 // Routes while the view changes: ranks that leave, die and join between the filling and the use.
 //
-// Processes: real deaths. In each story every rank goes by the route of the first operation until something is told.
+// Ranks are processes that really die. In each case every rank uses the route of the first operation until a call
+// reports a change.
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,10 +1,10 @@
 // Training two MoE layers on three ranks: forward by dispatches that fill a route for each layer and by combines,
-// backward by dispatches and combines that go by these routes. Gradients of the inputs and of the gates' weights are
+// backward by dispatches and combines that use these routes. Gradients of the inputs and of the gates' weights are
 // compared with those that each rank computes in double precision for its own tokens.
 //
-// The tolerance is derived: the oracle carries with each number a bound of what the roundings of the real computation
-// (bf16 rows, f32 sums and weights) can have made of it, and each result has to be within its bound. That the oracle's
-// gradients are those of its loss is checked by central differences.
+// The tolerance is derived: for each number the oracle has a bound of the effect of all roundings of the real
+// computation (bf16 rows, f32 sums and weights), and each result has to be within its bound. Central differences check
+// that the oracle's gradients are those of its loss.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

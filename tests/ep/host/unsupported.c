@@ -1,5 +1,5 @@
-// What weft/ep.h declares and no engine, or not this one, does yet: each field is refused with its name, and nothing is
-// sent. Bits and values that mean nothing are invalid.
+// Features that weft/ep.h declares and that no engine, or not this one, supports yet: each is refused with the name of
+// its field, and nothing is sent. Bits and values without a meaning are INVALID.
 #include <string.h>
 
 #include "cmocka_all.h"

@@ -1,5 +1,5 @@
-// What may change from call to call: types, top-k, the number of combines; and what ends when ranks disagree.
-// random_operations.c draws combinations of all that; here are the edges.
+// What may change from call to call: types, top-k, the number of combines. Also which operations end when ranks
+// disagree. random_operations.c draws random combinations; this file has the edge cases.
 #include <string.h>
 
 #include "cmocka_all.h"

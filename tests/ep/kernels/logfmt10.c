@@ -1,5 +1,5 @@
-// logfmt10: the portable kernels within the bound of the format, which is computed in double precision, and every other
-// variant with the same bits.
+// logfmt10: the portable kernels stay within the error bound of the format, which is computed in double precision, and
+// every other variant gives the same bits.
 #include "device/logfmt10.h"
 #include "base/random.h"
 #include "cmocka_all.h"

@@ -1,4 +1,4 @@
-// Which variant serves: the best one, or the one that the environment names, when this machine has it.
+// Which kernel variant is used: the best one, or the one that the environment names, if this machine supports it.
 #include "cmocka_all.h"
 #include "ep/kernels/kernels.h"
 #include <stdlib.h>

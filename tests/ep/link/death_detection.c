@@ -1,9 +1,9 @@
-// A death is told at once, whatever still holds the dead process's sockets: here a child that it forked, which keeps
-// them open until the test is over. (So does the kernel itself while it takes a large process apart.)
+// A death is reported at once, even if another process still holds the dead process's sockets: here a forked child,
+// which keeps them open until the test is over. (The kernel does the same while it frees a large process.)
 //
-// Between hosts that holds over shm only, which has the process by a pidfd. Over a network nothing tells of a process
-// that is dead but the end of its connections, and a child that holds them keeps them up: its host answers for it. Such
-// a death costs the others the time limit of one operation, as silence does (ep_stop).
+// Between hosts this holds over shm only, which watches the process by a pidfd. Over a network, only the end of its
+// connections shows that a process is dead, and a child that holds the sockets keeps the connections up: its host
+// answers for it. Such a death costs the others the time limit of one operation, as silence does (ep_stop).
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>

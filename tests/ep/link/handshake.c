@@ -1,6 +1,6 @@
-// Everything that may call at the listeners of a rank, and everything that may answer there in its place. Nobody who
-// does not show the token gets to know anything, no handshake message that is wrong anywhere makes a link, each is
-// refused in words, and the ranks' own calls come through beside all of them.
+// All kinds of callers at the listeners of a rank, and of answers in its place. Nobody without the token learns
+// anything, no faulty handshake message makes a link, each is refused with the reason, and the ranks' own calls succeed
+// meanwhile.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>

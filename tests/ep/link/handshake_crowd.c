@@ -1,6 +1,7 @@
-// A crowd of strangers at the listener for other hosts, all the time: some say nothing, some a little and no more, some
-// rubbish, some go through a handshake with a key that is not the rank's, and some know the claim and say nothing then.
-// Ranks that come meanwhile connect to it and to each other, and what the crowd costs stays within bounds.
+// A permanent crowd of strangers at the listener for other hosts: some are silent, some send a little and stop, some
+// send garbage, some do a handshake with a key that is not the rank's, and some know the claim and are silent
+// afterwards. Ranks that start meanwhile connect to the rank and to each other, and the cost of the crowd stays
+// bounded.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-// Links without operations: connected again and again, called by many at once.
+// Links without operations: they are connected again and again, by many callers at once.
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // Many rank processes on one machine: all claim their ranks, connect to one another, run an operation that the oracle
-// judges on every rank, and leave. Nothing is left behind.
+// checks on every rank, and leave. Nothing is left behind.
 //
 //   test_ep_scale [ranks]
 #include <errno.h>

@@ -1,6 +1,6 @@
-// Somebody who has no business with a rank: another user of its host, who calls it or answers in a dead rank's place;
-// and somebody on the way between two hosts, who sees what they say, and says it again. Neither gets anything of a
-// rank.
+// Attackers without access to a rank: another user of its host, who calls the rank or answers in a dead rank's place;
+// and an attacker on the network between two hosts, who records their messages and replays them. Neither gets any
+// access.
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>

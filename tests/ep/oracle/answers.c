@@ -1,5 +1,5 @@
-// The judge of combine knows biases, sums without weights, rows of ranks and weights that come back, and refuses each
-// fault in them.
+// The judge of combine checks biases, sums without weights, rows of ranks and returned weights, and finds each fault in
+// them.
 #include <stdio.h>
 #include <stdlib.h>
 

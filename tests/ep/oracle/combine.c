@@ -1,4 +1,4 @@
-// The judge of combine accepts what rounding allows and refuses all that is not, saying where.
+// The judge of combine accepts results within rounding, refuses all others, and says where the fault is.
 #include "cmocka_all.h"
 #include "ep/oracle/support/model.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-// The judge of dispatch accepts what is right and refuses all that is not, saying where.
+// The judge of dispatch accepts right results, refuses all others, and says where the fault is.
 #include "cmocka_all.h"
 #include "ep/oracle/support/model.h"
 #include <stdio.h>

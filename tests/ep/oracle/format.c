@@ -1,5 +1,5 @@
-// The oracle's formats: by search among all values, and against the kernels, which are other code for the same
-// definition.
+// The oracle's formats, checked by a search over all values, and against the kernels, which implement the same
+// definition independently.
 #include "base/random.h"
 #include "cmocka_all.h"
 #include "ep/kernels/kernels.h"

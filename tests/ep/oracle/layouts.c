@@ -1,4 +1,4 @@
-// The judge of dispatch knows packed rows, opaque bytes, kept places and samples, and refuses each fault in them.
+// The judge of dispatch checks packed rows, opaque bytes, kept places and samples, and finds each fault in them.
 #include <stdio.h>
 #include <stdlib.h>
 

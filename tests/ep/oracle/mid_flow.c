@@ -1,5 +1,5 @@
-// The judges know ranks that were lost when a part of their rows had come: what came must be right, and the rest empty
-// or listed as missing.
+// The judges handle ranks that were lost when a part of their rows had arrived: these rows must be right, and the rest
+// must be empty or listed as missing.
 #include <stdio.h>
 #include <stdlib.h>
 

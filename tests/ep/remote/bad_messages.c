@@ -1,5 +1,5 @@
-// Messages from a peer on another host that are wrong in one place: nothing of them is written, the link to that peer
-// ends in words, and links to others go on. Those that are of no link are dropped.
+// Messages with one fault from a peer on another host: nothing of them is written, the link to that peer ends with the
+// reason, and other links go on. Messages that belong to no link are dropped.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

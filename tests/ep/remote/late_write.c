@@ -1,6 +1,6 @@
-// A rank is stopped in the midst of writing its rows, is put out, and goes on when the others have let go of its link:
-// what it still had under way comes nowhere. The one that it writes to is stopped first, so that the rows stand in the
-// sockets between the two, which do not hold all of them.
+// A rank is stopped while it writes its rows, is excluded, and resumes after the others have released its link: its
+// pending writes reach no memory. The rank to which it writes is stopped first, so that the rows are held back in the
+// sockets between the two, which cannot hold all of them.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// What a rank takes from a neighbour on the socket between them (remote/neighbours.h): packets that are wrong anywhere,
-// windows that cannot be mapped, and what becomes of descriptors and mappings.
+// What a rank accepts from a neighbour on the socket between them (remote/neighbours.h): faulty packets, windows that
+// cannot be mapped, and the release of descriptors and mappings.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// The NICs that a rank gets by itself for its way to other hosts, on a recorded machine: those of its own GPU, though
-// it sees all of them.
+// The NICs that a rank chooses by default for its transport to other hosts, on a recorded machine: those of its own
+// GPU, although the rank sees all GPUs.
 #include "cmocka_all.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// Rows that cross to another host once (host/send/): ranks on two declared hosts, even ones on one and odd ones on the
-// other. What goes over the network is counted where it is posted. Carriers, readers and sources are killed and stopped
-// at the moments that matter, and the oracle judges every rank that is left.
+// Rows that cross to another host once (host/send/): ranks on two declared hosts, even ranks on one and odd ranks on
+// the other. The test counts network traffic where it is posted. Carriers, readers and sources are killed and stopped
+// at critical moments, and the oracle checks every remaining rank.
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Where the threads run that drive the transport between hosts: where WEFT_CPUS says, and the ranks' other threads do
-// not. Two ranks of this process are told to be on two hosts.
+// The threads that drive the transport between hosts run on the processors that WEFT_CPUS names; other threads of the
+// ranks are not moved. Two ranks of this process are configured as on two hosts.
 #include "cmocka_all.h"
 
 #include "ep/support/rank.h"

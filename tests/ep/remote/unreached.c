@@ -1,6 +1,6 @@
-// A rank's way to other hosts that peers do not reach, as one that was opened while a network was down: a second one is
-// opened in its place. And a caller that gives up what it called for, again and again, while the called rank does
-// nothing.
+// A rank's transport to other hosts that peers cannot reach, for instance because it was opened while a network was
+// down: the rank opens a second one in its place. Also a caller that abandons its calls again and again while the
+// called rank does nothing.
 #include <stdatomic.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
-// Rows that go to another host from the caller's own memory: when a call that holds both halves has returned, nothing
-// reads it any more, whatever became of the peer. The rows are more than the sockets between the two hold, so most of
-// them are unread while the peer is stopped. What reads a page that was given back to the kernel makes it present.
-// So it is, too, where the transport breaks its word and does not let go of them.
+// Rows that are sent to another host from the caller's own memory: after a call for both halves has returned, nothing
+// reads the rows any more, whatever happened to the peer. The rows are larger than the sockets between the two ranks
+// can hold, so most of them are unread while the peer is stopped. The rows' pages are given back to the kernel, so that
+// a read would make them present again. The same holds if the transport breaks its contract and does not release the
+// rows.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

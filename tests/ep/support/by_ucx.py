@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""by_ucx.py PROGRAM: runs it, and is skipped if UCX has ended it by an assertion of its own.
+"""by_ucx.py PROGRAM: runs it, and skips the test if UCX ended it by an assertion of its own.
 
-UCX 1.13 does so, once in some thirty runs under asan, when ranks join and leave at once: it destroys a worker that is
-about to answer a peer that connects (docs/known-faults.md). Where the tracer of LeakSanitizer crashes, it has looked at
-nothing, so the program runs again. Any other end is the program's.
+UCX 1.13 does so, about once in thirty runs under asan, when ranks join and leave at once: it destroys a worker that is
+about to answer a peer that connects (docs/known-faults.md). If the tracer of LeakSanitizer crashes, it has checked
+nothing, so the program runs again. Any other end is the program's own.
 """
 import re
 import signal

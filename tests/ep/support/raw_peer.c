@@ -1,4 +1,4 @@
-// Two ranks configured as on two hosts, and the messages that a test sends in the place of one of them.
+// Two ranks configured as on two hosts, and the messages that a test sends in place of one of them.
 #include "ep/support/raw_peer.h"
 
 #include <arpa/inet.h>

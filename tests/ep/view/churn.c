@@ -1,5 +1,5 @@
-// Two hundred joins in one rank's life: processes come, take part for a moment, and leave or are killed. What the rank
-// holds at the end is what it held after the first of them.
+// Two hundred joins during one rank's life: processes join, run briefly, and leave or are killed. At the end the rank
+// holds the same resources as after the first of them.
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>

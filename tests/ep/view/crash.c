@@ -1,5 +1,6 @@
-// Several things at once: ranks that die together, a joiner or a leaver that dies on its way, operations that overlap.
-// Processes, and real signals. Each story ends when the survivors have run a while in the view that must come of it.
+// Several events at once: ranks that die together, a joiner or a leaver that dies in transition, operations that
+// overlap. The test uses processes and real signals. Each case ends when the survivors have run for a while in the
+// expected view.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

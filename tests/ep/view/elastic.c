@@ -1,4 +1,4 @@
-// Ranks join and leave while operations go on: none of the others stops, and every number stays right.
+// Ranks join and leave while operations go on: no other rank stops, and every number stays right.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-// SIGKILL at every place of an operation; support/fault_scenario.h says what must follow.
+// SIGKILL at every point of an operation; support/fault_scenario.h says what must follow.
 #include "cmocka_all.h"
 
 #include "ep/view/support/fault_scenario.h"

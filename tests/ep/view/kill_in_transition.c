@@ -1,5 +1,5 @@
-// SIGKILL on the way: at each step of the handshake, on either side, and around the proposal of a view. The others go
-// on, come to a view without the dead, and let its next life in.
+// SIGKILL during a transition: at each step of the handshake, on either side, and around the proposal of a view. The
+// other ranks go on, agree on a view without the dead rank, and admit its next incarnation.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

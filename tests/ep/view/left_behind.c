@@ -1,5 +1,5 @@
-// What a job leaves in the store when all of its ranks are killed, and a job that begins again on that; and what is
-// left when all are gone but those that have just joined.
+// Keys that a job leaves in the store when all of its ranks are killed, and a new job that starts on them. Also joiners
+// without a first operation when all older ranks have left.
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>

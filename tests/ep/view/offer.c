@@ -1,5 +1,5 @@
-// Membership in one step: ranks offer themselves, and a running rank takes in several at once, puts out others, or
-// leaves the view as it was.
+// Membership changes in one step: ranks offer themselves, and a running rank admits several at once, removes others, or
+// leaves the view unchanged.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

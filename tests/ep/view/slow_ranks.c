@@ -1,4 +1,4 @@
-// Ranks that are slow and alive: nobody takes them for lost.
+// Ranks that are slow but alive are not reported lost.
 #include <poll.h>
 #include <stdint.h>
 

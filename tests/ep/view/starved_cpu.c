@@ -1,6 +1,6 @@
-// No rank that lives is taken for dead, however long it waits for a processor: ranks operate beside twice as many
-// processes as there are processors, which never sleep; and all of them stand still at once for longer than the time
-// limit, as when a machine does.
+// No live rank is reported dead, however long it waits for a processor: ranks operate beside twice as many busy
+// processes as there are processors. All of them are also stopped at once for longer than the time limit, as when a
+// machine is suspended.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>

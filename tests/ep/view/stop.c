@@ -1,4 +1,4 @@
-// SIGSTOP for longer than the deadline, then SIGCONT, at every place of an operation; support/fault_scenario.h says
+// SIGSTOP for longer than the deadline, then SIGCONT, at every point of an operation; support/fault_scenario.h says
 // what must follow.
 #include <string.h>
 

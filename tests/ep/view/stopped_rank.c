@@ -1,5 +1,5 @@
-// A rank that was stopped and wakes before the others have agreed on the view without it. It has nothing to hold
-// against them: neither that they let go of it, nor the time in which it did not look.
+// A rank that was stopped and resumes before the others have agreed on the view without it. It must not exclude the
+// others: neither because they released its link, nor because of the time in which it did not run.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

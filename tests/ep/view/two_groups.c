@@ -1,5 +1,5 @@
-// Two groups with the same rank numbers on one store, under different prefixes: what befalls one, the other does not
-// see.
+// Two groups with the same rank numbers on one store, under different prefixes: events in one group do not affect the
+// other.
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>

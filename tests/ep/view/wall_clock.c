@@ -1,5 +1,5 @@
 // The wall clock is stepped forward and back all the time, in the ranks and in the store's server
-// (support/clock_steps.c): nothing that waits, renews or gives up may look at it.
+// (support/clock_steps.c): no code that waits, renews or times out may use it.
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Two agents that have moved some data, one of them with a token, serve their metrics until standard input ends.
+// Two agents that have moved some data, and another one with a token, serve their metrics until standard input ends.
 // metrics.py reads the metrics. For each byte of standard input, one agent sends a notification to the other.
 #include <inttypes.h>
 #include <stdio.h>

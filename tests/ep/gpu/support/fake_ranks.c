@@ -1,4 +1,4 @@
-// Ranks on CUDA memory, on a plug-in that has no GPU.
+// Ranks on CUDA memory, on a plug-in without a GPU.
 #include "ep/gpu/support/fake_ranks.h"
 
 #include <stdio.h>

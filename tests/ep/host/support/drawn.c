@@ -1,4 +1,4 @@
-// Groups, operations and ranks of random_throughput.c, as they are drawn.
+// The random groups, operations and ranks of random_throughput.c.
 #include "ep/host/support/drawn.h"
 
 #include <string.h>

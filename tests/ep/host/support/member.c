@@ -1,4 +1,4 @@
-// A rank of random_throughput.c: its buffers, its calls, and the order in which it is judged.
+// A rank of random_throughput.c: its buffers, its calls, and the order of the checks.
 #include "ep/host/support/member.h"
 
 #include <stdarg.h>

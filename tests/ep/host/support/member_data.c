@@ -1,4 +1,4 @@
-// Inputs of all ranks, made again from the pattern, and the experts' outputs.
+// Inputs of all ranks, generated again from the pattern, and the experts' outputs.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// What the oracle says of an operation.
+// Checks an operation of random_throughput.c with the oracle.
 #include <string.h>
 
 #include "ep/host/support/member.h"

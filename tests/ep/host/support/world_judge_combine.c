@@ -1,4 +1,4 @@
-// The judge of combines of world.h: what each rank brought, added up.
+// The judge of combines of world.h: it adds up what each rank sent.
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// The judge of dispatches of world.h: walks over what all ranks sent, in the order in which rows have to stand, and
+// The judge of dispatches of world.h: it walks over what all ranks sent, in the required order of the rows, and
 // compares.
 #include <stdlib.h>
 #include <string.h>

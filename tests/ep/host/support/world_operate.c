@@ -1,5 +1,5 @@
-// An operation of a world (world.h): this rank sends, receives in its way, judges, answers, and judges what it gets
-// back.
+// An operation of a world (world.h): this rank sends, receives in its own way, checks, answers, and checks the answers
+// that it receives.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

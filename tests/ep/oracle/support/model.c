@@ -1,4 +1,4 @@
-// A small operation of three ranks, and what an engine without faults makes of it.
+// A small operation of three ranks, and the result of an engine without faults.
 #include "ep/oracle/support/model.h"
 
 #include <stdlib.h>
