@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `weft help` makes for shells and for man: shells are asked what they complete, man's checker what it misses."""
+"""The output of `weft help` for shells and for man: shells are asked what they complete, and man's checker finds no
+fault."""
 import json
 import os
 import pathlib

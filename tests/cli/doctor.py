@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft doctor tells what it found, by its exit status too, and answers another doctor."""
+"""weft doctor reports its findings, also by its exit status, and answers another doctor."""
 import json
 import os
 import re

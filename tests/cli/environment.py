@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every command says which variables mean nothing and which are wrong, and refuses a wrong one that it uses."""
+"""Every command names variables that are unknown or wrong, and refuses a wrong one that it uses."""
 import tempfile
 import unittest
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Help and manual page tell every command and every option."""
+"""Help and manual page list every command and every option."""
 import json
 import re
 import unittest

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft info tells what is set and by whom, keeps secrets, and describes the host."""
+"""weft info shows settings and their sources, shows no secrets, and describes the host."""
 import json
 import os
 import resource

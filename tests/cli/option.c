@@ -1,4 +1,4 @@
-// The option tables: every type, both ways to write, what wins over what, and what is said about wrong ones.
+// The option tables: every type, both ways to write an option, the precedence, and the errors for wrong ones.
 #include "cli/option/option.h"
 #include "base/text/nearest.h"
 #include "cli/process/secrets.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft p2p measures what two processes send each other, checks it, and tells what goes wrong."""
+"""weft p2p measures what two processes send each other, checks it, and reports faults."""
 import json
 import os
 import re

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A stranger that speaks UCX's protocol to every port of a target that nobody told to use UCX writes to none of its
-memory. UCX's TCP takes the address to write to from the message (docs/known-faults.md)."""
+"""A stranger speaks UCX's protocol to every port of a target that did not choose UCX, and cannot write to its memory.
+
+UCX's TCP takes the address to write to from the message (docs/known-faults.md)."""
 import ipaddress
 import os
 import re

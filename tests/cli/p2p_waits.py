@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Where a target of weft p2p listens, whom it waits for and how long, and how each side's waits are interrupted."""
+"""Where a target of weft p2p listens, for whom it waits and how long, and how the waits of each side are
+interrupted."""
 import contextlib
 import os
 import re

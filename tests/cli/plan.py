@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft plan accepts every classic plan, says what it does, and refuses every malformed one with the place."""
+"""weft plan accepts every classic plan, describes it, and refuses every malformed one with the place of the fault."""
 import json
 import pathlib
 import tempfile

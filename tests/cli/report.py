@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft report makes text, JSON and CSV from a results.json, and refuses what is none."""
+"""weft report prints a results.json as text, JSON and CSV, and refuses files that are no results."""
 import csv
 import io
 import json

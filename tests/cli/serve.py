@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft serve tells where it is and how to be let in, serves, refuses what it must, and ends cleanly."""
+"""weft serve prints its address and its token, serves, refuses bad requests, and ends cleanly."""
 import base64
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What those who do not have its token can do to `weft serve`, and to those who have: nothing that lasts."""
+"""Clients without the token can do no lasting harm to `weft serve` or to its clients."""
 import contextlib
 import os
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the tool prints keeps to the width that there is, and nothing is cut for that."""
+"""The tool's output fits the width of the terminal, and no text is cut for that."""
 import fcntl
 import os
 import pty

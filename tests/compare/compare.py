@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft compare reads runs of any benchmark, says what changed, and ends with the status that CI needs."""
+"""weft compare reads runs of any benchmark, reports changes, and ends with the exit status that CI needs."""
 import csv
 import io
 import json

@@ -1,4 +1,4 @@
-// Every format is read as what it says, and what is none of them is refused with the place.
+// Files of every format are read correctly, and other files are refused with the place of the fault.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

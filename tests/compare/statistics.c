@@ -1,4 +1,5 @@
-// The statistics of comparisons, against what is known: tables, and simulations with fixed seeds whose truth is given.
+// The statistics of comparisons against known values: tables, and simulations with fixed seeds whose true values are
+// known.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the CUDA plug-in is looked for and where not, and what is said when it is not right:
+"""Where the CUDA plug-in is searched, where it is not, and the errors for a faulty one:
 load.py PROGRAM LIBRARY|- FAKE OTHER
 
 PROGRAM and LIBRARY load it (try_load.c), FAKE is a plug-in of this version and OTHER one of another.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The CUDA plug-in as a file, and on a host without a driver: plugin.py PROGRAM PLUGIN|-
 
-It shows one symbol, needs no library of CUDA, can be loaded anywhere, and says in words why there is no GPU.
+It exports one symbol, needs no CUDA library, can be loaded anywhere, and says why there is no GPU.
 """
 import os
 import re

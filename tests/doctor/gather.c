@@ -1,4 +1,5 @@
-// What is read of a host: from a made-up /sys, /proc and /dev; and, where it must be tried, from this one.
+// What weft doctor reads from a host: from a made-up /sys, /proc and /dev, and, where only a real host works, from this
+// one.
 #include "cmocka_all.h"
 #include <signal.h>
 #include <stdio.h>

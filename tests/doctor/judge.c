@@ -1,4 +1,4 @@
-// What each check says of hosts that are well, and of hosts that are not. No host is looked at here.
+// What each check reports on good hosts and on hosts with faults. The hosts are made up.
 #include "cmocka_all.h"
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// The way to a peer: with a doctor at its end, with something else, and with nothing.
+// The path to a peer that is a doctor, something else, or does not exist.
 #include "cmocka_all.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""weft doctor --peer between network namespaces: good ways, one that swallows large packets, ways to nowhere.
+"""weft doctor --peer between network namespaces: good paths, one that drops large packets, and paths without a
+destination.
 
-  a (10.78.0.1, 9000) ---- s: a bridge ---- b (10.78.0.2, 9000)
+a (10.78.0.1, 9000) ---- s: a bridge ---- b (10.78.0.2, 9000)
 """
 import json
 import os

@@ -1,4 +1,4 @@
-// Leaving and closing, and claims of many at once.
+// Members leave and close, and many claim ranks at once.
 #include "group/support/machine_suite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Random lives.
+// Random lives of members.
 #include "group/support/machine_suite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Stores that fail: lost answers, outages, empty restarts, views that vanish, differ or are rubbish.
+// Stores that fail: lost answers, outages, empty restarts, and views that vanish, differ or are garbage.
 #include "group/support/machine_suite.h"
 
 #include <stdlib.h>

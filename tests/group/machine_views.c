@@ -1,4 +1,4 @@
-// What changes a view: founders, joiners, leavers, the dead, the suspected.
+// Events that change a view: founders, joiners, leavers, and dead or suspected members.
 #include "group/support/machine_suite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Groups on a real etcd that cannot be reached for a while, or that restarts empty.
+// Groups on a real etcd that is unreachable for a while, or that restarts empty.
 #include "base/time/clock.h"
 #include "cmocka_all.h"
 #include "group/support/members.h"

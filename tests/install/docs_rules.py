@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The comments of the public headers say what a caller has to know:
+"""The comments of the public headers contain what a caller must know:
 
-- of every function which threads may call it: [any], [owner], [transfer], [list] or [callback];
-- of every function that returns an error which ones, or "Cannot fail"; one that returns no int has none;
-- of every field of a struct what it is.
+- each function: which threads may call it: [any], [owner], [transfer], [list] or [callback];
+- each function that returns an error: which errors, or "Cannot fail"; a function that returns no int names none;
+- each field of a struct: its meaning.
 
-Functions that only write an initial value (weft_*_init) have their rule in weft.h. So that this can fail, a header
-without those words has to be refused.
+Functions that only write an initial value (weft_*_init) have their rule in weft.h. To show that the check can fail, a
+header without these words has to be refused.
 """
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program of another language, which has no macros of C, opens a store and an agent: by the exported weft_*_init()
-functions and structs that are so many bytes to it. foreign.py libweft.so
+"""A program in another language, without C macros, opens a store and an agent: it uses the exported weft_*_init()
+functions, and knows only the sizes of the structs. foreign.py libweft.so
 """
 import ctypes
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The examples in the comments of the public headers compile, in C and in C++, without a warning.
 
-What an example takes for granted stands in given.h, beside this.
+The declarations that an example assumes are in given.h, in this folder.
 """
 import os
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Every public struct, with each of its fields, is pinned in tests/install/pins_*.c, and lies where that says; none
-has bytes that belong to no field.
+"""tests/install/pins_*.c pins every public struct with each of its fields, the offsets agree, and no struct has bytes
+that belong to no field.
 
-So that this can fail, a header with a field too many at the front of a struct has to be refused.
+To show that the check can fail, a header with an extra field at the front of a struct has to be refused.
 """
 import os
 import pathlib

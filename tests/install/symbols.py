@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Both libraries define exactly the functions that the public headers declare: symbols.py libweft.so libweft.a
 
-More would let a program come to depend on an internal name, or collide with one; fewer would not link.
+An additional name could be used by a program or collide with one of its names; with a missing name a program would not
+link.
 """
 import os
 import pathlib

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Two C++ libraries of one process, which were built with headers of two versions, each get initial values of their own
-size. Without optimisation an inline function of external linkage is one function for both, whose value is longer than
-the caller's place: so that this check can fail, headers with such functions have to be refused.
+"""Two C++ libraries of one process, built with headers of two versions, each get initial values of their own size.
+
+Without optimisation, an inline function of external linkage is one function for both libraries, and its value is longer
+than the caller's struct. To show that the check can fail, headers with such functions have to be refused.
 """
 import os
 import pathlib

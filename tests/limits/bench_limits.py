@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft bench limits from outside: what it keeps, and what others make of it."""
+"""weft bench limits as a command: what it stores, and how other commands use it."""
 import csv
 import json
 import os

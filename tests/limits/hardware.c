@@ -1,4 +1,4 @@
-// What hosts describe: made-up sysfs trees, a recorded machine, and an NVML of the tests.
+// Bounds from descriptions of hosts: made-up sysfs trees, a recorded machine, and a fake NVML.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The kept file: used on its own host and hardware alone, and refused with the reason else.
+// The stored file of bounds: it is used only on its own host and hardware, and otherwise refused with the reason.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// The measurements themselves, on a host that says that it is small: that they come, of what, and that they end when
-// asked. How fast a host is, no test can know.
+// The measurements themselves, on a host that reports itself as small: which are made, and that they stop when asked. A
+// test cannot know how fast a host is.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>

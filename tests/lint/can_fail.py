@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that the checks of the sources find what they look for: each is run over a small tree with one fault in it."""
+"""Shows that the checks of the sources find their faults: each check runs over a small tree that contains one fault."""
 import os
 import pathlib
 import shutil

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Finds circles among the files and the folders of each layer, and names in the wrong place: circles.py BUILD [SOURCE]
+"""Finds cycles among the files and the folders of each layer, and names in the wrong place: circles.py BUILD [SOURCE]
 
 A file uses another when its object needs a symbol that the other's defines. BUILD is a build folder, whose objects are
 read by nm; SOURCE is the source tree (default: around this file). tests/lint/layers.txt says how many files of a layer
-may be in one circle, and whether its folders may. A name that other files can use begins with `weft_`, or with the
-name of its layer, of its folder, or of a file beside it: where it stands can be read from it. Some other source file
-uses it: else it is static, or is not needed. Prints every circle; exits 1 if one is larger than that or a name is in
-the wrong place or for one file alone, and 77 if there is no nm.
+may be in one cycle, and whether its folders may. A name that other files can use begins with `weft_`, or with the name
+of its layer, of its folder, or of a file in that folder, so that a reader sees where it is defined. At least one other
+source file uses the name; otherwise it has to be static or to be removed. Prints every cycle. Exits 1 if a cycle is too
+large, or if a name is in the wrong place or used by one file only, and 77 if there is no nm.
 """
 import collections
 import functools

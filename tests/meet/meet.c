@@ -1,4 +1,4 @@
-// Workers with threads of their own, on a store of this process.
+// Workers with separate threads, on a store of this process.
 #include "meet/meet.h"
 
 #include "base/fail.h"

@@ -1,4 +1,4 @@
-// Workers in processes of their own, on the server of a test.
+// Workers in separate processes, on the server of a test.
 #include "meet/processes.h"
 
 #include "base/time/clock.h"

@@ -1,4 +1,4 @@
-// Workers in processes of their own on an embedded server, in a process of its own or in the first worker.
+// Workers in separate processes on an embedded server, which runs in its own process or in the first worker.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <unistd.h>

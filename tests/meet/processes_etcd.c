@@ -1,4 +1,4 @@
-// Workers in processes of their own on a real etcd.
+// Workers in separate processes on a real etcd.
 #include "cmocka_all.h"
 #include "meet/processes.h"
 #include "support/etcd.h"

@@ -1,4 +1,5 @@
-// Every story of 3 and 4 members up to the bounds below, and for each rule a search that finds the fault without it.
+// Every sequence of events of 3 and 4 members up to the bounds below, and for each rule a search that finds the fault
+// that occurs without the rule.
 //
 // With arguments it makes one search of that size and prints what it covered:
 //   test_model_activation founders joiners leavers last crashes gives_up gaps marks [states]

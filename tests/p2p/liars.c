@@ -1,5 +1,5 @@
-// Initiators that have the token of a target and lie, or come together: the target tells each of them, goes on, and
-// serves the next one.
+// Initiators that have the token of a target and lie, or that come at the same time: the target answers each with an
+// error or serves it, goes on, and serves the next one.
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>

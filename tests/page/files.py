@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""--html and --prometheus: files that are whole or not there, series for a strict reader, and what is refused."""
+"""--html and --prometheus: files are written completely or not at all, a strict reader accepts the series, and faults
+are refused."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pages in a headless Chromium: what they show is what the results say, and nothing in results becomes markup."""
+"""Pages in a headless Chromium: they show what the results contain, and no text of results becomes markup."""
 import json
 import pathlib
 import tempfile

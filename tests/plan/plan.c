@@ -1,4 +1,4 @@
-// Plans: what is read, what is refused and with which words, and what they are told to need.
+// Plans: which are read, which are refused with which message, and what a run of the plan needs.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-"""Agents that are killed or stopped in mid-run: their ranks go with them, the others go on, or end and say who."""
+"""Agents that are killed or stopped during a run: their ranks end with them, and the others go on, or end and name the
+agent."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What cannot run: said clearly, with the right exit status, and nothing left."""
+"""Input that cannot run is refused with a clear error and the right exit status, and nothing is left behind."""
 
 import contextlib
 import pathlib

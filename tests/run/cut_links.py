@@ -1,7 +1,7 @@
-"""Agents whose network to the store is cut, for less and for longer than a lease lives. Operations go on meanwhile.
+"""Agents whose network to the store is cut, for less and for longer than their lease. Operations go on meanwhile.
 
-All ranks share one network namespace; each agent reaches the store, in another, by a link of its own. (hosts.py has
-agents that are cut from each other.)
+All ranks share one network namespace. Each agent reaches the store, in another namespace, by its own link. (hosts.py
+has agents that are cut from each other.)
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A full disk under the run directory: before the start, in mid-run and at the report. Nothing is lost unsaid."""
+"""A full disk under the run directory: before the start, during the run and at the report. Every loss is reported."""
 
 import contextlib
 import errno

@@ -1,5 +1,5 @@
-"""Agents that come and go (--agents elastic): the death of one is that of its ranks, its successor brings them back,
-SIGTERM lets one leave, and others may come while the run goes on."""
+"""Agents that come and go (--agents elastic): if an agent dies, only its ranks are lost, and its successor restores
+them; SIGTERM makes an agent leave, and others may join during the run."""
 
 import os
 import signal

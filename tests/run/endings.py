@@ -1,4 +1,4 @@
-"""How a run ends before its time: signals, deaths, silence. Nothing may be left, and somebody must say why."""
+"""How a run ends early: signals, deaths, silent ranks. Nothing may be left behind, and the reason must be reported."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Which memory a run uses, where there is no GPU and with a plug-in that says there are some (fake_gpus.c)."""
+"""Which memory a run uses, without a GPU and with a plug-in that reports fake ones (fake_gpus.c)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Agents that srun or mpirun has started, by the variables that these set."""
+"""Agents started by srun or mpirun, by the variables that these set."""
 
 import contextlib
 

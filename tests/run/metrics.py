@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""/metrics of a run and of a store: right by a strict reader, while they go on; to nobody without the bearer; off
-unless asked for."""
+"""/metrics of a live run and store: a strict reader accepts it, callers without the bearer token get nothing, and it is
+off by default."""
 import http.client
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""Runs whose store is behind a bad network: slow, silent for seconds, cut again and again. They end right."""
+"""Runs with a bad network to their store: slow, silent for seconds, cut again and again. They end with right
+results."""
 
 import time
 

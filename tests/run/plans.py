@@ -1,4 +1,4 @@
-"""Whole runs that have to pass: plans, kinds of data, what they print and leave."""
+"""Whole runs that have to pass: plans, kinds of data, their output and their files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Two jobs on one store at once run beside each other; two runs of one name do not."""
+"""Two jobs can use one store at the same time; two runs of the same name cannot."""
 
 from judge import check_states
 from stores import Etcd, Serve

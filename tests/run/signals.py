@@ -1,5 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP at every stage of a run, and SIGUSR1 before a limit: a clean stop, whose exit status says
-which; nothing is left."""
+"""SIGINT, SIGTERM and SIGHUP at every stage of a run, and SIGUSR1 before a time limit: the run stops cleanly, its exit
+status names the signal, and nothing is left behind."""
 
 import json
 import signal

@@ -1,4 +1,5 @@
-"""Rank processes that stand still while they start: named soon, with what helps, and first where the run ends of it."""
+"""Rank processes that stop while they start: they are named soon, with what helps, and first if the run fails because
+of them."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A store that dies in mid-run and comes back, with what it had or empty: the run goes on and ends right."""
+"""A store that dies during a run and restarts, with its data or empty: the run goes on and ends with right results."""
 
 from judge import check_states
 from relay import Relay

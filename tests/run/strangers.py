@@ -1,4 +1,4 @@
-"""What others get of a run: another user of the host, who may look, connect, and put links in its way."""
+"""What another user of the host can get from a run: this user may look, connect, and place links in its path."""
 
 import base64
 import contextlib

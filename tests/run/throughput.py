@@ -1,4 +1,4 @@
-"""Runs for throughput: many tokens through small windows, with all that is checked beside what is timed."""
+"""Throughput runs: many tokens through small windows, with all checks beside the timed operations."""
 
 import itertools
 import json

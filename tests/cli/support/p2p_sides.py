@@ -1,4 +1,4 @@
-"""The two sides of weft p2p for the tests: a running target, and whether it is at work."""
+"""The two sides of weft p2p for the tests: a running target, and whether it serves somebody."""
 import contextlib
 import re
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""deploy/manifests/ is what the chart renders now, valid, and free of what Helm alone understands."""
+"""deploy/manifests/ equals what the chart renders now, is valid, and contains nothing that only Helm understands."""
 import os
 import pathlib
 import subprocess

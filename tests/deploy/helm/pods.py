@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The chart's pods really run: by podman, each with an address of its own, as the user and with the rights that the
-chart gives them."""
+"""The chart's pods really run: podman starts them, each with its own address, and with the user and the rights that the
+chart gives."""
 import os
 import signal
 import subprocess

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Values that are wrong are refused before anything is made, and the message names the value."""
+"""Wrong values are refused before any object is made, and the error names the value."""
 import json
 
 from chart import CHART, helm, main

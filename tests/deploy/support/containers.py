@@ -1,6 +1,6 @@
-"""Containers by podman, whose images and files lie in a folder of the test alone and go with it.
+"""Containers by podman, whose images and files are in a folder of the test and are removed with it.
 
-What a machine may lack is looked for first; where it is missing, the test ends with status 77 and the reason.
+Missing requirements of the machine are found first; the test then ends with status 77 and the reason.
 """
 import os
 import pathlib

@@ -1,4 +1,4 @@
-// A plug-in that can do nothing, with FAKE_ABI for the number of its interface.
+// A plug-in without any function, with FAKE_ABI as the number of its interface.
 #include "device/device.h"
 
 static const struct device_api api = {.abi = FAKE_ABI};

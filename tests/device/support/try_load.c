@@ -1,5 +1,5 @@
-// Loads the plug-in from several threads at once and prints what came of it: "OK", or the code and the sentence. With
-// the argument "count" it also asks for devices. Built as a program and as a library, for the two that may hold the
+// Loads the plug-in from several threads at once and prints the result: "OK", or the error code and the message. With
+// the argument "count" it also asks for devices. It is built as a program and as a library, since both may contain the
 // loader.
 #include "base/fail.h"
 #include "device/device.h"

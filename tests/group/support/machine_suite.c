@@ -1,4 +1,4 @@
-// Members of a group on a store in virtual time, and what the tests of the state machine do with them.
+// Members of a group on a store in virtual time, and the steps that tests of the state machine share.
 #include "group/support/machine_suite.h"
 
 #include "group/view.h"

@@ -1,5 +1,5 @@
-// What the owner of a rank does: dispatch_send.c, recv_headers.c, dispatch_recv.c, activate.c, operation.c and
-// combine_recv.c of src/ep, as far as it decides.
+// The decisions of a rank's owner: those of dispatch_send.c, recv_headers.c, dispatch_recv.c, activate.c, operation.c
+// and combine_recv.c of src/ep.
 #include <stdio.h>
 #include <string.h>
 

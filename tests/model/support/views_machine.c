@@ -1,4 +1,4 @@
-// A struct group_machine from and to the numbers of a state.
+// Converts a struct group_machine to the numbers of a state, and back.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// What a driver and the layer above do with a machine; and what must hold of each change that the store is given.
+// What a driver and the layer above do with a machine, and what must hold for each change that is sent to the store.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

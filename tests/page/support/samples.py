@@ -1,4 +1,4 @@
-"""Documents that pages are made of."""
+"""Sample documents from which the tests make pages."""
 import random
 
 

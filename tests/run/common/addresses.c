@@ -1,4 +1,4 @@
-// Hosts by their names and addresses: the lead's store, and the address that others are told.
+// Hosts by their names and addresses: the lead's store, and the address that other hosts get.
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// The pieces that need no processes: names of keys, shared settings, tasks, records, who takes part in a phase.
+// Parts that need no processes: names of keys, shared settings, tasks, records, and which ranks take part in a phase.
 #include "cmocka_all.h"
 #include <fcntl.h>
 #include <stdio.h>

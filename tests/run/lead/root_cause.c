@@ -1,4 +1,4 @@
-// Which of several reasons is the run's.
+// Which of several reasons is reported as the cause of a failed run.
 #include "cmocka_all.h"
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// The longest stall of a phase: in all, and without what joiners did by themselves. Rank 2 joins ranks 0 and 1.
+// The longest stall of a phase: in total, and without the joiners' own work. Rank 2 joins ranks 0 and 1.
 #include "cmocka_all.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// When phases began and changes took effect, by the lead's clock: what a process of its host saw, else what it heard.
+// Start times of phases and changes, by the lead's clock: when a process of its host saw the event, else when the lead
+// was informed of it.
 #include "cmocka_all.h"
 #include <string.h>
 

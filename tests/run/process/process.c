@@ -1,4 +1,4 @@
-// A child process: what it is given, what it says, how it ends. This program is its own child: `PROGRAM rank`.
+// A child process: what it receives, what it reports, how it ends. This program is its own child: `PROGRAM rank`.
 #include "cmocka_all.h"
 #include <fcntl.h>
 #include <poll.h>

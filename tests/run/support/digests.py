@@ -1,4 +1,4 @@
-"""What a run's operations came to, compared with the same operations on one host."""
+"""Digests of a run's operations, compared with those of the same operations on one host."""
 
 from tool import Run
 

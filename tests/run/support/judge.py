@@ -1,4 +1,4 @@
-"""What the results of a run that passed have to say."""
+"""What the results of a passed run must contain."""
 
 
 def states(results, phase):

@@ -1,4 +1,4 @@
-"""A TCP relay between the tool and its store that is slow, stalls, and cuts or resets connections as it is told."""
+"""A TCP relay between the tool and its store that slows down, stalls, cuts or resets connections on request."""
 
 import collections
 import random

@@ -1,4 +1,4 @@
-"""Stores that runs share: `weft serve` and a real etcd, each in a process that can die and come back."""
+"""Stores that runs share: `weft serve` and a real etcd, each in a process that can be killed and restarted."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Helpers for tests of the whole tool: runs of `weft elastic` and what they leave."""
+"""Helpers for tests of the whole tool: they run `weft elastic` and check what it leaves."""
 
 import contextlib
 import json

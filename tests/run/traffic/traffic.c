@@ -1,4 +1,4 @@
-// A rank alone in its group: its operations pass the judge, and whatever is spoilt afterwards does not.
+// A single rank in its group: its operations pass the judge, and operations that are corrupted afterwards fail.
 #include "cmocka_all.h"
 #include <stdlib.h>
 #include <string.h>
