@@ -1,6 +1,6 @@
-// An agent's metadata from somebody else: as it is, with the size and the checksum of its head made right, so that what
-// stands behind them is reached, and sealed by one who has the secret. What is taken can be written again and means the
-// same. Who asks for a seal takes nothing that was not sealed with its own key.
+// An agent's metadata from somebody else: unchanged; with the size and the checksum of its head corrected, so that the
+// data behind them is reached; and sealed with the secret. Accepted metadata keeps its meaning when it is encoded
+// again. An agent that requires a seal accepts only metadata sealed with its own key.
 #include "agent/metadata/blob.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// A model's configuration or a saved plan is refused with a reason, or makes a plan that means the same after JSON.
+// A model's configuration or a saved plan is refused with a reason, or makes a plan that is read back from JSON
+// unchanged.
 #include "bench/kv/kv.h"
 
 #include <weft/err.h>

@@ -1,4 +1,4 @@
-// A matrix is what a user wrote: it is refused with line and column, or its pairs are those of its rows and columns.
+// Users write matrices: a matrix is refused with line and column, or its pairs are those of its rows and columns.
 #include "bench/traffic/pattern.h"
 
 #include <stdlib.h>

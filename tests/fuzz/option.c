@@ -1,5 +1,5 @@
-// Options, one argument a line: refused with a reason, or stored where they belong, within their range, and the same
-// when they are given again as what they were understood to be.
+// Options, one argument a line: they are refused with a reason, or stored at their place and within their range, and
+// give the same values when they are passed again in their normal form.
 #include "cli/option/option.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// A list of patterns is what a user wrote: it is refused with a reason, or each pattern of it has its matrix.
+// Users write lists of patterns: a list is refused with a reason, or each of its patterns has a matrix.
 #include "bench/traffic/pattern.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// A plan is what a user wrote: it is refused with a reason, or it means the same after a way through JSON.
+// Users write plans: a plan is refused with a reason, or keeps its meaning when it is written as JSON and read again.
 #include "plan/plan.h"
 
 #include <stdio.h>

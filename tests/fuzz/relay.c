@@ -1,7 +1,7 @@
-// What the relay of a rank on CUDA memory gets from another host: batches, which it puts into a window. Nothing is
-// written outside of the window, and what it collects afterwards, since answers depend on what came, fits its room.
+// Batches from another host, which the relay of a rank on CUDA memory writes into a window. Nothing is written outside
+// of the window. Answers depend on what arrived, so what the relay collects afterwards must fit its room.
 //
-// An input: batches, each two bytes of size before it. A group for latency gets them, then one for throughput.
+// An input: batches, each behind two bytes of size. A latency group gets them first, then a throughput group.
 #include "cuda/relay/relay.h"
 
 #include <stdlib.h>

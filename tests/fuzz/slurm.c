@@ -1,5 +1,5 @@
 // Fuzz target: files of tests, scenarios and systems for `weft slurm`, two in one input, with a line "----" between
-// them. Whatever they say, they are refused with places, or make a batch whose scripts can be written.
+// them. Any input is refused with the places of its faults, or makes a batch whose scripts can be written.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// A message of a peer on another host. What is taken writes words of heads that are the peer's to write, and nothing
-// else; of what is not taken nothing is known. An input is the message.
+// A message of a peer on another host. An accepted message writes only words of heads that the peer may write; nothing
+// is known of messages that are refused. An input is the message.
 #include "ep/remote/update.h"
 
 #include <stdlib.h>

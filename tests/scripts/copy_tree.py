@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/copy-tree.sh: what a build of the last copy made is kept, and is older than each file that changed since."""
+"""scripts/copy-tree.sh: build results of the last copy are kept, and are older than each file that changed since."""
 import os
 import pathlib
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/left_behind.py tells, ends and removes what tests have left, and nothing that is others'."""
+"""scripts/left_behind.py reports, ends and removes what tests have left, and touches nothing of other programs."""
 import contextlib
 import io
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/sum-tests.py: what failed, what failed beside others alone, and the last line."""
+"""scripts/sum-tests.py: failed tests, tests that failed only beside others, and the last line."""
 import os
 import pathlib
 import subprocess

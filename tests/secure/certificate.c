@@ -1,4 +1,4 @@
-// Certificates that a key decides.
+// Certificates that are derived from a key.
 #include "secure/certificate.h"
 
 #include <openssl/evp.h>

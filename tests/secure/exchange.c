@@ -1,4 +1,4 @@
-// Two agree on a key that a third one, who sees all that they show, does not get.
+// Two parties agree on a key that an observer of all their messages cannot compute.
 #include "secure/exchange.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Who waits in a lobby, who comes out of it, and who gives way. Listener and callers are in one thread.
+// Which callers wait in a lobby, which leave it, and which are dropped. Listener and callers are in one thread.
 #include "secure/lobby.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// Secrets: made, derived from, handed to children and read from where users put them.
+// Secrets: generated, derived, passed to children, and read from where users put them.
 #include "secure/secret.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// TLS between two that hold one key, over a pair of sockets in one thread.
+// TLS between two parties with one key, over a pair of sockets in one thread.
 #include "secure/tls.h"
 
 #include <fcntl.h>

@@ -1,7 +1,9 @@
-// What a change of a group costs against its members: bench_group [--json]
-// Store requests of all members, events that their watches brought, virtual time until all who run know and have ended
-// what they wanted, and processor time of all members, the store and the simulation together. Means over some changes.
-// The exponent is the slope of a line through the logarithms: 0 is no growth, 1 is linear.
+// The cost of a change of a group against its number of members: bench_group [--json]
+//
+// It counts store requests of all members, events of their watches, virtual time until all running members know the
+// change and have completed their own requests, and processor time of all members, the store and the simulation
+// together. Values are means over several changes. The exponent is the slope of a line through the logarithms: 0 is no
+// growth, 1 is linear.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft slurm run, called again: what stands is gone on with, and what is another batch is not taken for it.
+"""weft slurm run, called again: it continues the same batch, and refuses the directory of another batch.
 
 Scripts stand in for Slurm's commands: sbatch counts jobs, squeue prints the lines of a file, scancel refuses one job.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft slurm verify tells each fault at its place, says what would be right, and tells all of them at once."""
+"""weft slurm verify reports every fault with its place and what would be right, all faults at once."""
 import os
 import pathlib
 import sys

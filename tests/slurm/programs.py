@@ -1,5 +1,5 @@
-"""`weft slurm` on a real Slurm: transfers between nodes, and what stands in front of the program: containers and a
-profiler, whose commands are stand-ins here that keep their arguments and run what is behind them."""
+"""`weft slurm` on a real Slurm: transfers between nodes, and commands in front of the program: containers and a
+profiler. Their commands are stand-ins here, which record their arguments and run the program behind them."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-// What squeue prints becomes jobs, and what is no such line is told.
+// Output of squeue is parsed as jobs, and other lines are reported.
 #include "cmocka_all.h"
 
 #include <string.h>

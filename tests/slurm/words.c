@@ -1,4 +1,4 @@
-// Time limits, lists of nodes, sizes and names in files; words and values in scripts.
+// Time limits, node lists, sizes and names in files; words and values in scripts.
 #include "slurm/schema/words.h"
 
 #include "base/text/text.h"

@@ -1,5 +1,6 @@
-// What the store's hot calls allocate and free once they are warm. In a store of this process those that hand nothing
-// to their caller make nothing at all; over HTTP, curl, jansson and libmicrohttpd make a few hundred for each.
+// What the store's hot calls allocate and free after warm-up. In a store inside the process, calls that return no
+// memory to their caller allocate nothing. Over HTTP, curl, jansson and libmicrohttpd allocate a few hundred times for
+// each call.
 #include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>

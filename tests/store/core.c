@@ -1,4 +1,4 @@
-// The store's data model by itself, with time passed in: etcd's semantics, one by one.
+// The store's data model alone, with time as an argument: etcd's semantics, one by one.
 #include "store/core/core.h"
 #include "base/random.h"
 #include "cmocka_all.h"

@@ -1,4 +1,4 @@
-// The store inside a process: order and completeness of watches, threads, leases, and ends in the middle of things.
+// The store inside a process: order and completeness of watches, threads, leases, and closing during operations.
 #include "cmocka_all.h"
 #include <pthread.h>
 #include <stdatomic.h>

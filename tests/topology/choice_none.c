@@ -1,4 +1,4 @@
-// The choice of NICs in a build without hwloc: nothing is known, and nothing fails.
+// The choice of NICs in a build without hwloc: no NIC is known, and no call fails.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// What other libraries are told, of the machines of host_*.xml, and of routes that are made up.
+// Settings for other libraries, of the machines of host_*.xml and of made-up routes.
 #include "cmocka_all.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// What the plug-in for transports makes of a choice: for GPUs, and for processors where a process has none.
+// How the plug-in for transports uses a choice of NICs: for GPUs, and for processors if a process has no GPU.
 #include "cmocka_all.h"
 
 #include <stdio.h>

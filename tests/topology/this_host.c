@@ -1,4 +1,4 @@
-// The description of this host, as far as the C library knows it: with hwloc, and in a build without.
+// The description of this host, as far as the C library knows it: with hwloc, and in a build without hwloc.
 #include "cmocka_all.h"
 #include <net/if.h>
 #include <sched.h>

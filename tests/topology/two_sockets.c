@@ -1,4 +1,4 @@
-// The description of a machine that is recorded in two_sockets.xml, which HWLOC_XMLFILE names.
+// The description of a machine recorded in two_sockets.xml, which HWLOC_XMLFILE names.
 #include "cmocka_all.h"
 #include "topology/describe/describe.h"
 

@@ -1,4 +1,4 @@
-// Each rule of a script of faults does what it says, and the same seed does it again.
+// Each rule of a fault script has its documented effect, and the same seed repeats it.
 #include "conformance/suite.h"
 
 #include <string.h>

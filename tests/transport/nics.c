@@ -1,4 +1,4 @@
-// Which NICs a worker gets by itself, on recorded machines with eight GPUs: nics MACHINE.
+// The NICs that a worker chooses by default, on recorded machines with eight GPUs: nics MACHINE.
 #include "cmocka_all.h"
 
 #include <stdlib.h>

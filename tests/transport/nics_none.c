@@ -1,4 +1,4 @@
-// Where there is nothing to choose between, nothing is: hwloc is not even loaded.
+// If there is no choice between NICs, none is made: hwloc is not even loaded.
 #include "cmocka_all.h"
 
 #include <link.h>

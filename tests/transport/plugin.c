@@ -1,4 +1,4 @@
-// The registry's way with shared modules, through those named in the environment.
+// How the registry loads shared modules: those named in the environment.
 #include "cmocka_all.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// What only shared memory between processes has: roads under /proc, slots, rings and gates.
+// Features of shared memory between processes only: paths under /proc, slots, rings and gates.
 #include "conformance/suite.h"
 
 #include <fcntl.h>

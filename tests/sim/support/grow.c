@@ -1,4 +1,4 @@
-// Changes of the view in one step: who wishes them, who offers himself for them, and that they come true whole.
+// Changes of the view in one step: who requests them, who offers itself for them, and that they take effect as a whole.
 #include <stdlib.h>
 
 #include "sim/support/state.h"

@@ -1,4 +1,4 @@
-// What must hold all along. The judge sees every change of the store at once, and all that each member is told.
+// The invariants. The judge sees every change of the store at once, and everything that each member is told.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

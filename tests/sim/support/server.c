@@ -1,4 +1,4 @@
-// The store, and what happens to a request there.
+// The simulated store, and what happens to each request to it.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-"""Scenarios of elastic plans, run by `weft slurm` on the cluster of a test, and what they leave."""
+"""Scenarios of elastic plans, run by `weft slurm` on the cluster of a test, and the files that they leave."""
 
 import json
 import re

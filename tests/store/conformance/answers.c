@@ -1,5 +1,5 @@
-// What the client makes of answers that no good server gives: each is refused with the name of what is wrong in it, and
-// none does harm. The server is a socket that says what it is told.
+// How the client handles malformed answers of a server: each is refused with an error that names the fault, and none
+// does harm. The server is a socket that sends what the test wants.
 #include "base/random.h"
 #include "conformance/suite.h"
 #include "store/client/stream.h"

@@ -1,4 +1,4 @@
-// A watch and an etcd that has thrown away the revisions that the watch stands at.
+// A watch at revisions that etcd has compacted.
 #include "conformance/suite.h"
 #include "support/etcd.h"
 #include "support/events.h"

@@ -1,8 +1,9 @@
-"""What etcd answers differently from a version on: each difference once, with the version that it came with.
+"""Answers of etcd that changed with a version: each difference once, with the version that introduced it.
 
-Some came with etcd, others with grpc-gateway 2, which reads and writes its JSON. etcd has that gateway from 3.6 on.
-Which one an etcd 3.5 has, its builder chose (the project 1, Debian 13 2), and its version does not tell: what it says
-to a path that does not exist does. The embedded server follows the newer, and where it does not, `why` says so.
+Some came with etcd, others with grpc-gateway 2, which reads and writes its JSON. etcd has that gateway from 3.6 on. For
+an etcd 3.5 its builder chose the gateway (the project 1, Debian 13 2), and its version does not show which; its answer
+to a path that does not exist does. The embedded server follows the newer, and where it does not, `why` gives the
+reason.
 """
 import json
 import re

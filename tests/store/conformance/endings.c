@@ -1,4 +1,4 @@
-// Handles past their store's end, and in a child that was forked.
+// Handles after their store was closed, and in a forked child.
 #include "conformance/kind.h"
 #include "conformance/suite.h"
 #include "support/events.h"

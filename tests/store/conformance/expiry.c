@@ -1,6 +1,6 @@
-// Leases that run out on a local store, an embedded server and a real etcd: the same keys go, those of one lease in one
-// revision, none before its time, the shorter lease first, and a watch tells the same of it, live and again from the
-// past. Which lease is what comes from a seed.
+// Expiring leases on a local store, an embedded server and a real etcd: the same keys are removed, those of one lease
+// in one revision, none too early, the shorter lease first. A watch reports the same events, live and from the past. A
+// seed decides which lease each key has.
 #include "base/random.h"
 #include "base/time/clock.h"
 #include "conformance/subject.h"

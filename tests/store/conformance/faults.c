@@ -1,4 +1,4 @@
-// What the client does when the server, or the way to it, fails. A relay stands between the two.
+// How the client behaves when the server, or the network to it, fails. A relay is between the two.
 #include "conformance/kind.h"
 #include "conformance/suite.h"
 #include "support/events.h"

@@ -1,4 +1,4 @@
-// The conformance suite: what every kind of store must do alike.
+// The conformance suite: what every kind of store must do in the same way.
 #include "conformance/kind.h"
 #include "conformance/suite.h"
 

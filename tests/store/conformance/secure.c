@@ -1,4 +1,4 @@
-// The client and an etcd that asks who it is: users and passwords, certificates.
+// The client and an etcd that authenticates it: users and passwords, certificates.
 #include "conformance/suite.h"
 #include "support/etcd.h"
 #include "support/events.h"

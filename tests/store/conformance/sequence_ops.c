@@ -1,4 +1,4 @@
-// One random operation: which, and with what, follows from a number alone, so that a sequence can be run again with
+// One random operation. A number alone decides its kind and its arguments, so that a sequence can be repeated with
 // operations left out.
 #include "base/random.h"
 #include "conformance/subject.h"

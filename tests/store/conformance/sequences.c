@@ -1,5 +1,5 @@
-// The same random operations on a local store, an embedded server and a real etcd give the same answers and the same
-// events. What differs is told as the shortest sequence that was found, for
+// Equal random operations on a local store, an embedded server and a real etcd give equal answers and events. A
+// difference is reported as the shortest sequence that was found, for
 //   test_store_sequences SEED STEP...   runs these steps of the sequence again
 #include "base/random.h"
 #include "base/time/clock.h"

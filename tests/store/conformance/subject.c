@@ -1,4 +1,4 @@
-// Stores of each kind side by side, whose answers are brought into one form.
+// Stores of each kind side by side. Their answers are converted to one form.
 #include "conformance/subject.h"
 
 #include "conformance/suite.h"

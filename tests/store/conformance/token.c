@@ -1,4 +1,4 @@
-// The client and an embedded server that wants a token.
+// The client and an embedded server that requires a token.
 #include "conformance/suite.h"
 #include "support/events.h"
 #include <string.h>

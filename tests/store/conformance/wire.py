@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The same random JSON requests to the embedded server and to a real etcd have the same answers and the same events.
+"""Equal random JSON requests to the embedded server and to a real etcd give equal answers and events.
 
-What the library never asks for, and others may: previous values, keys or counts alone, ranges in comparisons, filters
-and fragments of watches, wrong requests. Of the present only: the embedded server reads no past revisions, and says so.
-What etcd's versions answer differently stands in differences.py, with the version that each difference came with.
-A stream has one watch: etcd's gateway may lose the messages that follow the first in a body, once it has answered.
-  wire.py SEED   one sequence, with what every step was answered
+They include requests that only other clients send: previous values, keys or counts alone, ranges in comparisons,
+filters and fragments of watches, wrong requests. All reads are of the present: the embedded server reads no past
+revisions, and says so. Answers that differ between versions of etcd are in differences.py, with the version of each
+difference. A stream has one watch: etcd's gateway may lose the messages that follow the first in a body, once it has
+answered.
+  wire.py SEED   one sequence, with the answer to every step
 """
 import base64
 import http.client

@@ -1,4 +1,4 @@
-// What is damaged, foreign or out of bounds is refused, in words.
+// Data that is damaged, foreign or out of bounds is refused with the reason.
 #include "conformance/suite.h"
 
 #include <stdlib.h>

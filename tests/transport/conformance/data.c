@@ -1,4 +1,4 @@
-// Bytes arrive where they were sent, all of them, and nowhere else.
+// All bytes arrive at their target address, and nowhere else.
 #include "conformance/suite.h"
 
 #include <stdlib.h>

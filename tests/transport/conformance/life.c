@@ -1,4 +1,4 @@
-// Endings: of requests, peers, regions and workers, with everything under way. What has ended touches no memory.
+// Requests, peers, regions and workers end while operations are in flight. Nothing touches memory after its end.
 #include "conformance/suite.h"
 
 #include <stdlib.h>

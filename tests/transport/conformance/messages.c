@@ -1,4 +1,4 @@
-// Messages: each once, whole, in order, after its data, and never when a piece failed.
+// Messages: each arrives once, complete, in order, after its data, and never after a failed piece.
 #include "conformance/suite.h"
 
 #include <poll.h>

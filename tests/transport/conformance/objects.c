@@ -1,4 +1,5 @@
-// Objects of the S3 server that the environment names, over libcurl's easy interface, beside the transport's own way.
+// Objects of the S3 server that the environment names, accessed over libcurl's easy interface, independently of the
+// transport.
 #include "conformance/objects.h"
 
 #include "cmocka_all.h"

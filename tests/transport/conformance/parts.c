@@ -1,4 +1,4 @@
-// Places of objects, which are written as a whole: as many objects as a case writes parts of them.
+// Objects are written as a whole, so a case that writes parts uses one object for each part.
 #include "conformance/suite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Where the bytes lie that the suite moves.
+// The memory, files or objects between which the suite moves bytes.
 #include "conformance/suite.h"
 
 #include <endian.h>

@@ -1,4 +1,4 @@
-// A peer of the suite in a process of its own, which the test controls.
+// A peer of the suite in a separate process, which the test controls.
 #include "conformance/process.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-// A peer in another process: that does nothing, is killed at any moment, is stopped, or closes.
+// A peer in another process that does nothing, is killed at any moment, is stopped, or closes.
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>

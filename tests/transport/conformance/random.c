@@ -1,5 +1,5 @@
-// Random sequences: regions that come and go, transfers both ways in several requests, cancels, against a model of what
-// every byte has to be.
+// Random sequences: regions that are added and removed, transfers in both directions in several requests, and cancels,
+// against a model of every byte.
 #include "conformance/suite.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Posts of many threads at a time, and a region that is taken back under them.
+// Many threads post at once, and a region is deregistered at the same time.
 #include "conformance/suite.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-// fabric_lies TRANSPORT [SETTING...]: the catalogue of lies that an address or a key can tell: one's own address under
-// another name, noise, what is cut, each bit turned, widened, moved, expired, of another incarnation, beyond the end of
-// all addresses, another region's, written though it is read only.
+// fabric_lies TRANSPORT [SETTING...]: the catalogue of forged addresses and keys: a peer's own address under another
+// name, noise, truncated data, each bit flipped, a key that is widened, moved, expired, of another incarnation, beyond
+// the end of all addresses, or of another region, and a write to read-only memory.
 #include "lies.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Runs each lie of the catalogue in a process of its own and says what became of it.
+// Runs each lie of the catalogue in a separate process and reports the result.
 #include "lies.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-// The transport `file` when something goes wrong. /proc/self/mem is a regular file whose reads and writes end, short,
-// where memory ends, and then fail with EIO: as a disk with bad blocks, for both engines. What only the system calls
-// can be made to answer is made up by wrapping them, for the engine that uses them.
+// The transport `file` when operations fail. /proc/self/mem is a regular file whose reads and writes are short at the
+// end of memory, and then fail with EIO: like a disk with bad blocks, for both engines. For the engine that uses system
+// calls, wrappers produce the errors that only system calls can return.
 #include "cmocka_all.h"
 
 #include <errno.h>

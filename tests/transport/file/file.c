@@ -1,4 +1,4 @@
-// The transport `file` with each of its engines: what is moved, byte by byte, against a copy of the file in memory.
+// The transport `file` with each of its engines: all moved data, byte by byte, against a copy of the file in memory.
 #include "cmocka_all.h"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
-// The transport `file` on a disk that is full: a small ext4 of its own, in a mount namespace that ends with the
-// program.
+// The transport `file` on a full disk: a small separate ext4, in a mount namespace that ends with the program.
 #include "cmocka_all.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// The transport `file` between files and memory of GPUs, with fakes in place of CUDA and cuFile
-// (support/fake_cufile.h), which do what a test wants: short counts, errors, calls that do not return, no driver.
+// The transport `file` between files and GPU memory, with fakes of CUDA and cuFile (support/fake_cufile.h) that produce
+// what a test wants: short counts, errors, calls that do not return, no driver.
 #include "cmocka_all.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// The transport `file` on a machine with pages of 64 KiB, as arm64's are often: what goes past the page cache begins
-// and ends with one of them. That size is told by a sysconf() of this program's.
+// The transport `file` on a machine with pages of 64 KiB, which are common on arm64: requests that bypass the page
+// cache begin and end at such a page. A sysconf() of this program reports that page size.
 #include "cmocka_all.h"
 
 #include <fcntl.h>

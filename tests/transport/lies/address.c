@@ -1,4 +1,4 @@
-// Lies about who one is.
+// Peers that lie about their identity.
 #include "lies/lies.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Lies that only memory of GPUs can be told: a process that has proven who it is says of its memory what it likes.
+// Lies that only GPU memory allows: an authenticated process describes its memory wrongly.
 #include "transport/cuda/cuda.h"
 #include "lies/lies.h"
 #include "transport/shm/shm.h"

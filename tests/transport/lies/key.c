@@ -1,4 +1,4 @@
-// Lies about what was lent.
+// Peers that lie about the memory that was shared.
 #include "lies/lies.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// Lies that only shared memory of processes can be told: pages and descriptors that are somebody else's, and what
-// stands in pages. The liar knows the format, and seals with a secret of its own.
+// Lies that only shared memory of processes allows: pages and descriptors of another process, and false contents of
+// pages. The liar knows the format, and seals with its own secret.
 #include "transport/shm/shm.h"
 #include "lies/lies.h"
 

@@ -1,5 +1,5 @@
-// Over libfabric's TCP, the end of a read of which a part has come, from a target that moves no more: cancelled,
-// disconnected, and with its worker. libfabric 1.17 faults when it closes such a connection itself.
+// Over libfabric's TCP, a read ends although only part of it has arrived and its target sends no more: it is cancelled,
+// disconnected, or ends with its worker. libfabric 1.17 faults when it closes such a connection itself.
 #include <string.h>
 #include <sys/mman.h>
 

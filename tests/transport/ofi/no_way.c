@@ -1,6 +1,5 @@
-// Over libfabric's TCP, peers to which no connection can be begun, and those to which none is made: they are
-// disconnected, connected again, and the process goes on. ofi_rxm of libfabric 1.17 faults when it removes the name of
-// such a peer.
+// Over libfabric's TCP, peers to which a connection cannot be started or is never made are disconnected and connected
+// again, and the process goes on. ofi_rxm of libfabric 1.17 faults when it removes the name of such a peer.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Which of the things that libfabric lists the transport ofi takes. The lists are made up, as libfabric would give them
-// on the machine of tests/topology/host_p5en.xml: of each adapter a domain, and the interfaces of TCP.
+// Which entries of libfabric's list the transport ofi uses. The lists are made up, as libfabric would return them on
+// the machine of tests/topology/host_p5en.xml: a domain of each adapter, and the interfaces of TCP.
 #include "cmocka_all.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,5 @@
-// The provider shm of libfabric ends the process when an endpoint is closed under an operation, so nobody gets it.
+// libfabric's provider shm ends the process when an endpoint is closed during an operation, so the transport refuses
+// it.
 #include "cmocka_all.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// A transport's plug-in that does nothing but fail, in words, and takes a signal when it is loaded.
+// A transport's plug-in whose calls all fail with a message, and which changes a signal handler when it is loaded.
 #include <signal.h>
 
 #include "base/fail.h"

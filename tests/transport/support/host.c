@@ -1,4 +1,5 @@
-// host TRANSPORT DEVICE [SETTING...]: a worker on a test host, told by lines what to do; hosts.py has two of them.
+// host TRANSPORT DEVICE [SETTING...]: a worker on a test host that reads commands line by line; hosts.py runs two of
+// them.
 //   connect ADDRESS KEY (both in hex)   write|read TIMEOUT_MS (then it is cancelled)   check BYTE   fill BYTE
 //   disconnect
 #include <poll.h>

@@ -1,4 +1,4 @@
-// What UCX is told of NICs: the wish of the layers above, which what a user says goes before.
+// The NICs that UCX is configured with: the choice of the layers above, unless the user's own settings name others.
 #include "cmocka_all.h"
 
 #include <stdlib.h>
