@@ -1,6 +1,6 @@
-// What a server says, and what a request carries. The first line says which: "list", "txn" and "message" stand before
-// a server's words; "request" before a key and a value that the client asks for and the server must read as they were;
-// "bytes" before bytes that go through base64; "servers" before the list of endpoints that a user gives.
+// Answers of a server, and contents of requests. The first line names the kind: "list", "txn" and "message" come before
+// an answer of a server; "request" before a key and a value that the client sends and the server must read unchanged;
+// "bytes" before bytes that are encoded as base64; "servers" before a list of endpoints from a user.
 #include <stdlib.h>
 #include <string.h>
 

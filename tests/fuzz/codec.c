@@ -1,6 +1,6 @@
-// Keys and values of a group, as anybody who can write into the store may have put them there. The first line says
-// what the second is: "view", "claim", "offer", "incarnation" or "key". What is taken is written again as what it
-// means.
+// Keys and values of a group, as any client that can write to the store may have put them. The first line names the
+// kind of the second: "view", "claim", "offer", "incarnation" or "key". Accepted data keeps its meaning when it is
+// encoded again.
 #include "group/codec.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-// Files to compare come from other programs, other versions and other hosts: each is refused with a reason, or compares
-// with itself without a change, in every report. What stands behind a line CUT is a second file, compared with the
-// first.
+// Files to compare come from other programs, other versions and other hosts: each is refused with a reason, or equals
+// itself in a comparison, in every report. Data behind a line CUT is a second file, which is compared with the first.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

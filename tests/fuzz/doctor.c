@@ -1,5 +1,5 @@
-// What comes to a listening doctor: from a stranger that waits for admission, beside a caller that has the token and is
-// let in nevertheless; and from a caller that has the token. No bytes harm it, and a stranger learns nothing.
+// Data that a listening doctor receives: from a stranger that waits for admission, while a caller with the token is
+// served nevertheless; and from a caller that has the token. No bytes harm the doctor, and a stranger learns nothing.
 //
 // An input: a byte of choices, then the bytes of the stranger, or of the caller that has the token.
 #include "doctor/peer/admission.h"

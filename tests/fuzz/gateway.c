@@ -1,7 +1,7 @@
-// The embedded server without its sockets. An input is a session: pairs of lines, a path and the body that is posted to
-// it. "/v3/watch" opens a stream beside the others; a first line of digits lets so many milliseconds pass.
+// The embedded server without its sockets. An input is a session of pairs of lines: a path, and the body that is posted
+// to it. "/v3/watch" opens a stream beside the others; a first line of digits lets that many milliseconds pass.
 //
-// Whatever comes, an answer is JSON, an error changes nothing, and what a stream says is what the client understands.
+// Every answer is JSON, an error changes nothing, and the client understands every message of a stream.
 #include "store/gateway/gateway.h"
 
 #include <ctype.h>

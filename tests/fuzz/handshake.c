@@ -1,6 +1,6 @@
-// The first packet of somebody who dials a rank: a right handshake message, with the input's bytes laid over it by
-// exclusive or, behind two bytes that say how long the packet is. What is answered agrees in every size. Behind those,
-// a byte that is not 0 makes it a whole call, as the service thread takes it, with descriptors that the byte chooses.
+// The first packet of a caller at a rank: a valid handshake message, combined by exclusive or with the input's bytes,
+// behind two bytes that give the length of the packet. An accepted message agrees in every size. After those comes a
+// byte: if it is not 0, the service thread handles a whole call, with descriptors that the byte chooses.
 #include "ep/link/handshake_wire.h"
 
 #include <fcntl.h>

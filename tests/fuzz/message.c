@@ -1,5 +1,5 @@
-// Messages of an agent that is known, and of others: whatever they say, what is handed to the application is within its
-// bounds, comes from who sent it, and is no more than that one may have sent.
+// Messages of a known agent, and of others: data that is passed to the application is within its bounds, comes from its
+// stated sender, and is not more than the sender may have sent.
 //
 // An input: messages, each a byte of choices, one of kind, two of size, eight of sequence, eight of credit, the
 // content.

@@ -1,7 +1,6 @@
-// What the processes of a run tell each other. The first line says what follows: "record" or "settings" stand before
-// JSON from the store, and so does "current"; "key" before the name of a key there, "task" before what a rank finds
-// behind its descriptor, "messages" before what comes through its pipe. What is taken is taken as it stands, and can be
-// told on.
+// Messages between the processes of a run. The first line names the kind: "record", "settings" and "current" come
+// before JSON from the store; "key" before the name of a key there; "task" before the data that a rank reads from its
+// descriptor; "messages" before the data of its pipe. Accepted data is read unchanged, and can be written again.
 #include "run/common/phase_record.h"
 
 #include <fcntl.h>

@@ -1,8 +1,9 @@
-// The embedded server's listener, as a whole conversation: an input is what one connection sends, in pieces, parted by
-// a line with a dot alone; the server gets to read each before the next one comes. The server runs in this process,
-// without TLS so that HTTP is reached; a first line "tls" asks for one with TLS and a token, which is to read garbage.
+// The embedded server's listener, as a whole conversation: an input is the data of one connection, in pieces that are
+// separated by a line with only a dot. The server reads each piece before the next one comes. It runs in this process,
+// without TLS so that HTTP is reached; a first line "tls" asks for a server with TLS and a token, which reads garbage.
 //
-// Whatever comes, the server lives, a good request is answered beside it, and without the token nothing is changed.
+// Whatever the input, the server goes on, a good request is answered beside it, and without the token nothing is
+// changed.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,9 +1,10 @@
-// What comes on a connection of an agent that meets others by socket, from a stranger or from one who has the token and
-// does not keep to the protocol. Who has not shown the token learns nothing and is no peer; no message harms.
+// Data on a connection of an agent that meets others by socket, from a stranger or from a peer that has the token and
+// breaks the protocol. A caller that has not proved the token learns nothing and is no peer; no message does harm.
 //
-// An input: a byte of choices; for a stranger then the bytes that it sends, or places (two bytes) and changes (one) of
-// a lawful first message; for who has the token messages, each a byte of kind, two of size, and the content. A kind
-// with its highest bit set brings the metadata of an agent in the content's place, and makes a proof right.
+// An input: a byte of choices. For a stranger follow the bytes that it sends, or places (two bytes) and changes (one)
+// of a valid first message. For a peer with the token follow messages, each a byte of kind, two of size, and the
+// content. A kind with its highest bit set inserts an agent's metadata in place of the content, and makes a proof
+// right.
 #include "agent/exchange/socket_connection.h"
 
 #include <stdlib.h>

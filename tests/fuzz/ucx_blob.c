@@ -1,5 +1,6 @@
-// A worker address of UCX, or behind the letter k, or g for a GPU's memory, a key, as a peer shows them. The checks see
-// them in a buffer of their very size, so that a read beyond shows; and an address that is taken ends where it ends.
+// A worker address of UCX, or behind the letter k, or g for a GPU's memory, a key, as a peer sends them. The checks get
+// them in a buffer of exactly their size, so that a read beyond the end is detected. An accepted address ends exactly
+// at its end.
 #include "transport/ucx/check/check.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-// What a peer writes into its window. Two ranks of this process are connected over a local store; one of them runs
-// operations, and the harness writes for the other: a right slot, over which the input's patches are laid. Whatever
-// stands there, operations return, nothing outside of the buffers is touched, and what is laid out is within its
-// bounds.
+// Data that a peer writes into its window. Two ranks of this process are connected over a local store. One of them runs
+// operations, and the harness writes for the other: a valid slot, changed by the input's patches. For any contents,
+// operations return, nothing outside of the buffers is touched, and the received layout stays within its bounds.
 //
 // An input: a byte of choices, then patches of two bytes of offset in the slot, one of length, and the bytes.
 #include <pthread.h>
