@@ -94,7 +94,7 @@ def wrong(name, architecture, count):
 
 
 def look(objects):
-    """What is wrong, and how many kernels there are."""
+    """Returns the faults, and how many kernels there are."""
     faults, kernels, seen, architectures = [], 0, set(), set()
     for object_file in objects:
         words = pathlib.Path(object_file + ".resources").read_text(encoding="utf-8")

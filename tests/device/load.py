@@ -57,7 +57,7 @@ def expect_not_planted(moved, root):
 
 
 def expect_owners(program, fake, root):
-    """Whose the file is, and who else can write it."""
+    """The owner of the file, and other users who can write it, decide whether it is loaded."""
     other_writes = root / "other.so"
     shutil.copy(fake, other_writes)
     other_writes.chmod(0o757)

@@ -112,7 +112,7 @@ def check_no_way_back(ways):
 
 
 def check_firewall(ways):
-    """A firewall in front of this host: what it calls answers, and nobody calls it."""
+    """A firewall in front of this host: outgoing calls are answered, and nobody can call the host."""
     rules = ("add table inet t; add chain inet t in { type filter hook input priority 0; }; "
              "add rule inet t in ct state established accept; add rule inet t in tcp flags syn drop")
     try:

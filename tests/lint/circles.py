@@ -145,7 +145,7 @@ def by_folder(graph):
 
 
 def check(build, source):
-    """What is wrong, a line for each circle that is too large."""
+    """Returns a line for each cycle that is too large."""
     wrong, files = [], 0
     for layer in layers.read(source):
         graph = read(build, source, layer.name)

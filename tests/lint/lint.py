@@ -79,7 +79,7 @@ def check_layers():
 
 
 def check_head(path):
-    """A file of src/ says at its head what it is; a header's guard is its path."""
+    """A file of src/ begins with a comment that says what it is; a header's guard is its path."""
     text = (ROOT / path).read_text(encoding="utf-8")
     found = [] if text.startswith("//") else [f"{path}: no comment at its head"]
     wanted = re.sub(r"\W", "_", "/".join(path.parts[1:])).upper()
@@ -143,7 +143,7 @@ def anchors(path):
 
 
 def check_link(path, link):
-    """What is wrong with the link in the document at `path`; nothing if it leads somewhere."""
+    """Returns the fault of the link in the document at `path`, or nothing if its target exists."""
     name, _, anchor = link.partition("#")
     there = pathlib.Path(os.path.normpath(path.parent / name)) if name else path
     if "://" in link:

@@ -27,7 +27,7 @@ def skip(why):
 
 
 def telling_line(text):
-    """What a command that failed says of why, or else the last thing that it says."""
+    """The line of a failed command's output that gives the reason, or else its last line."""
     lines = [line for line in text.splitlines() if line.strip()]
     told = (line for line in lines if line.startswith(("ERROR", "FAILED")))  # by pip and pytest
     return next(told, lines[-1] if lines else "no reason")

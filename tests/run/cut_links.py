@@ -18,7 +18,7 @@ ITERATIONS = 300
 
 
 def lasts(seconds):
-    """The time that a link is cut is what is tested."""
+    """The time for which a link is cut is the subject of the test."""
     end = time.monotonic() + seconds
     wait_for("the end of the cut", lambda: time.monotonic() > end)
 

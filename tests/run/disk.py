@@ -58,7 +58,7 @@ def full_before_the_start():
 
 
 def full_in_mid_run():
-    """The run goes on: nothing that is judged depends on the disk. Its end says what is not there, and fails."""
+    """The run goes on, because no check depends on the disk. At its end it says which files are missing, and fails."""
     with small_disk() as disk:
         with run_on(disk, "--iterations", 500, "--json") as run:
             wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 3)

@@ -219,7 +219,7 @@ def the_end_of_the_lead_is_that_of_the_run():
 
 
 def both_have_to_be_one(value):
-    """What a follower is told of agents has to be what the lead was told."""
+    """A follower and the lead must be given the same --agents."""
     def test():
         with Meeting() as meeting, meeting.lead(*ELASTIC, plan=[FOUR]) as lead:
             with meeting.follower(lead, "--agents", value) as follower:

@@ -65,7 +65,7 @@ def a_rank_that_dies_unplanned_ends_the_run_and_is_named():
 
 
 def last_words_of_a_rank_may_be_no_text():
-    """The agent tells the lead in JSON, which takes nothing but UTF-8, what a library may have written last."""
+    """The agent sends the lead, in JSON, which takes only UTF-8, whatever bytes a library wrote last."""
     with Run(*LONG, plan=[[0]]) as run:
         victim, = running(run, 1)
         with open(run.path / "rank-0.log", "ab") as log:

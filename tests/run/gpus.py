@@ -116,7 +116,7 @@ def two_agents_on_one_gpu():
 
 
 def a_follower_that_asks_for_other_memory_is_told():
-    """The lead decides; what it decided otherwise is named on both sides of the difference."""
+    """The lead decides; a difference is reported with the values of both sides."""
     port = free_port()
     arguments = ("--num-agents", 2, "--num-processes", 1, "--store-port", port)
     with Run(*arguments, plan=[[0, 1]], environment=NONE) as lead:

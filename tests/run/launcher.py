@@ -44,7 +44,7 @@ def each_is_one_rank(launcher, *more):
 
 
 def what_is_missing():
-    """No launcher, no token, no host of task 0, another number of agents: each is said with what would do."""
+    """No launcher, no token, no host of task 0, another number of agents: each error says what would help."""
     for variables, arguments, words in (
             ({}, (), "no launcher has started this process: want srun"),
             ({**srun(0), "WEFT_TOKEN": ""}, (), "3 agents need one token: set WEFT_TOKEN before srun"),

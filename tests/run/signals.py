@@ -132,7 +132,7 @@ def two_signals_are_one():
 
 
 def signals_until_it_has_ended():
-    """One signal after the other, for as long as there is a process: the first one's exit status is told."""
+    """One signal after the other, as long as the process exists: the exit status is that of the first signal."""
     with Run("--iterations", 1000000, plan=[[0, 1]]) as run:
         wait_for("phase 0", lambda: run.text().count("-> start phase 0") == 2)
         end = time.monotonic() + 60

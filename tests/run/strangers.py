@@ -72,7 +72,7 @@ def listening_ports():
 
 
 def attack(job, port):
-    """What a stranger tries: what was read, and the status of each request."""
+    """Runs a stranger's attempts; returns what was read, and the status of each request."""
     assert port in listening_ports(), "the port is there to be found"
     status, keys = all_keys(port, f"/weft/{job}/")
     tried = [status]
@@ -134,7 +134,7 @@ def a_token_is_seen_in_no_process_and_no_file():
 
 
 def a_token_of_a_failed_run_is_in_no_file():
-    """Nor in what is told of a rank that was killed from outside."""
+    """The token is also not in the report of a rank that was killed from outside."""
     with Run("--iterations", 100000, plan=PLAN, environment={"WEFT_TOKEN": TOKEN, "WEFT_LOG": "debug"}) as run:
         pids = wait_for("ranks", lambda: ranks_of(run.job))
         wait_for("phase 0", lambda: "-> start phase 0" in run.text())
@@ -287,7 +287,7 @@ def what_a_run_leaves_is_its_users():
 # --- terminals ---
 
 def words_of_others_do_nothing_to_the_terminal():
-    """An agent that has the token and lies: its host, and its reason to fail, hold what clears a screen."""
+    """An agent with the token lies: its host name and its reason to fail contain codes that clear a screen."""
     bad = "\x1b[2J\x07\u009b2J\rowned"
     for what in ("host", "error"):
         port = free_port()

@@ -123,7 +123,7 @@ def a_store_elsewhere_than_the_lead():
 
 
 def what_a_follower_is_given_is_compared():
-    """What is the same is taken without a word, what is not is an error with both values."""
+    """Equal values are accepted silently, a differing value is an error that names both values."""
     with Etcd() as etcd, Run("--num-processes", 4, "--store", etcd.url, plan=PLAN) as one:
         wait_for("the wait", lambda: "phase 1 waits" in one.text())
         arguments = ["--rank-server", "127.0.0.1", "--store", etcd.url, "--num-processes", 4]
@@ -153,7 +153,7 @@ def the_port_of_the_store_is_the_follower_s_too():
 
 
 def nobody_comes():
-    """The lead waits when a phase needs others, and names what is missing."""
+    """The lead waits when a phase needs other agents, and names what is missing."""
     with Etcd() as etcd, Run("--num-processes", 2, "--store", etcd.url, "--startup-timeout", 3,
                              plan=[[0, 1], [0, 1, 2, 3, 4], [0, 1, 2]]) as run:
         run.expect(124)

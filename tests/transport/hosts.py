@@ -38,7 +38,7 @@ def set_up():
 
 
 def wait_for_link():
-    """The kernel tells an interface's state up to a second late, and UCX uses none that is not up."""
+    """The kernel reports an interface's state up to a second late, and UCX uses only interfaces that are up."""
     deadline = time.monotonic() + DEADLINE_S
     for name in NAMES:
         while True:

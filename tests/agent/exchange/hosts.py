@@ -158,7 +158,7 @@ def moves(one, other, value):
 
 
 def for_a_moment():
-    """Nobody is lost, and what was under way ends well."""
+    """No agent is reported lost, and transfers in flight end well."""
     with Three(LONG_LEASE_S, a=MUCH_PATIENCE_MS, b=MUCH_PATIENCE_MS, c=MUCH_PATIENCE_MS) as three:
         a, b, c = three.agents
         three.hosts.cut(2)
@@ -250,8 +250,7 @@ def queued(hosts, host, column):
 
 
 def late(patience):
-    """What b was writing to a when its link went does not come to a after a has lost it, and uses its memory for
-    something else."""
+    """Pending writes of b to a when its link was cut do not arrive after a has lost b and reuses the memory."""
     with Three(LONG_LEASE_S, b=patience) as three:
         a, b, _ = three.agents
         b.does("fill 7")

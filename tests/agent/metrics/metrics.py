@@ -55,7 +55,7 @@ def check_values(families, other):
 
 
 def check_bearer(port, bearer):
-    """Who does not show it is told nothing but that."""
+    """A caller without the bearer token learns only that the token is missing."""
     assert fetch(port)[0] == 401
     wrong = ["", "Bearer ", f"Bearer {bearer[:-1]}", f"Bearer {bearer}0", f"Bearer {'0' * 64}", f"bearer {bearer}",
              f"Basic {bearer}", bearer, "Bearer a token"]
@@ -71,7 +71,7 @@ def few_descriptors():
 
 
 def check_late(port, bearer):
-    """Who connects, and speaks after a hundred that say nothing, has kept its place."""
+    """A caller that connects and sends its request after a hundred silent callers is still served."""
     for _ in range(20):  # a busy machine may take longer
         began = time.monotonic()
         late = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

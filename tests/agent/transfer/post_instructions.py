@@ -26,7 +26,7 @@ def collected(program, how, function):
 
 
 def judge(program, how):
-    """What the transport calls back is the agent's too."""
+    """The transport's callback also counts as code of the agent."""
     whole, own, back = [collected(program, how, name) for name in ("weft_transfer_post", "loop_post", "post_done")]
     if min(own, back) < ROUNDS:
         sys.exit(f"in {ROUNDS} calls the transport's post took {own} instructions, what it calls back {back}")

@@ -11,7 +11,7 @@ import tool
 
 
 def anyone():
-    """TLS that takes every certificate: who the server is, is not what is asked."""
+    """TLS that accepts every certificate: these tests do not check who the server is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

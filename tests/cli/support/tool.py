@@ -18,7 +18,8 @@ TRIES = 3
 
 
 def environment(**more):
-    """Ours without what would reach the tool's options, and with what its output depends on."""
+    """This process's environment without variables that change the tool's options, and with those its output depends
+    on."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_") and name != "NO_COLOR"}
     nothing_kept = {"XDG_CACHE_HOME": os.path.join(tempfile.gettempdir(), "weft-nothing-kept")}
     return {**kept, **nothing_kept, "LC_ALL": "C.UTF-8", "TERM": "xterm", **more}

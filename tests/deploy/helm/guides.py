@@ -251,7 +251,7 @@ def the_master_of_doctor_shows_an_etcd_no_token():
 
 
 def a_pod_that_stays_ends_when_it_is_deleted():
-    """With weft's own status, also where it ends at once; one that a signal ended is started again, if it may be."""
+    """It ends with weft's own status, also if it ends at once; a pod ended by a signal is restarted, if allowed."""
     with tempfile.TemporaryDirectory() as folder:
         stub(folder, "weft", """
 mkdir "$1" 2>/dev/null && kill -s KILL $$

@@ -20,7 +20,7 @@ def on_one_host(ranks, last, *arguments):
 
 
 def check_digests(found, views, *arguments):
-    """Operations among any of these ranks gave each of them, bit by bit, what they give on one host."""
+    """Operations among any of these ranks gave each of them the same bits as on one host."""
     compared = 0
     for ranks in views:
         here = {key: digest for key, digest in found.items() if key[0] == tuple(ranks) and key[1] <= MOST}

@@ -55,7 +55,7 @@ def has_measured(results, phase=0):
 
 
 def expect_bad(cluster, batch, number, job_state, run_state, *words):
-    """The job has that state; what was measured is there, and no process."""
+    """The job has that state, the measured results exist, and no process is left."""
     assert cluster.wait_end(number)[0] == job_state, (cluster.job(number), batch.logs())
     batch.follow(status=1)
     (run,) = batch.states()

@@ -128,7 +128,7 @@ def modern(answer):
 
 
 def check(embedded, etcd):
-    """Every difference is there, since the version that is told, and the embedded server is on its side of it."""
+    """Every difference exists, since the listed version, and the embedded server is on its side of it."""
     versions = Versions(etcd)
     for subject in (embedded, etcd):
         ask(subject, ("POST", "/v3/lease/grant", {"ID": 77, "TTL": 600}))

@@ -226,7 +226,7 @@ class Maker:
 
 
 def difference(one, other, place=""):
-    """Where two answers differ first, and what stands there."""
+    """The first place where two answers differ, and both values there."""
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         for i, (a, b) in enumerate(zip(one, other)):
             if a != b:

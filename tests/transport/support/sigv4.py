@@ -40,7 +40,7 @@ def request(method, url, key, secret, region="us-east-1"):
 
 
 def check(method, target, headers, keys):
-    """What is wrong with the signature of a request that came, or None. `keys`: secret by access key."""
+    """Returns the fault in the signature of a received request, or None. `keys`: secret by access key."""
     words = headers.get("authorization", "").replace(",", " ").split()
     if not words or words[0] != "AWS4-HMAC-SHA256":
         return "not signed"

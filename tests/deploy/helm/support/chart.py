@@ -41,7 +41,7 @@ except ImportError as error:
 
 
 def helm(*arguments, text=None):
-    """What Helm says, and its exit status. It finds no cluster, whatever this machine has."""
+    """Helm's output and its exit status. It finds no cluster, whatever this machine has."""
     env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("TMPDIR", "/tmp"), "KUBECONFIG": os.devnull}
     done = subprocess.run([str(HELM), *map(str, arguments)], env=env, input=text, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=120, check=False)
