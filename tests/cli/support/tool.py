@@ -12,7 +12,7 @@ from ports import free_port  # noqa: E402, F401, which tests take from here
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 TRACER = "Tracer caught signal"  # LeakSanitizer's own crash at the end of a program, which hides its exit status
 TRIES = 3
 
