@@ -7,6 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/text/text.h"
+
 void status_line_open(struct status_line *line, bool quiet) {
   const char *term = getenv("TERM");
   bool dumb = term && strcmp(term, "dumb") == 0;
@@ -23,8 +25,7 @@ static int terminal_width(void) {
 static int fitting(const char *text, int columns) {
   int size = 0;
   for (int used = 0; text[size]; size++) {
-    unsigned char byte = (unsigned char)text[size];
-    used += byte >= 0xE0 ? 2 : (byte & 0xC0) != 0x80; // the bytes after a character's first one take none
+    used += (unsigned char)text[size] >= 0xE0 ? 2 : !text_continues(text[size]);
     if (used > columns)
       break;
   }

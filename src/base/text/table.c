@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text/table_rows.h"
+#include "base/text/text.h"
 
 void table_row(struct table *table) {
   if (table->failed)
@@ -64,6 +65,6 @@ void table_free(struct table *table) {
 size_t table_width(const char *text) {
   size_t width = 0;
   for (; *text; text++)
-    width += ((unsigned char)*text & 0xC0) != 0x80;
+    width += !text_continues(*text);
   return width;
 }

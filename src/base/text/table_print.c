@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/text/table_rows.h"
+#include "base/text/text.h"
 #include "base/text/wrap.h"
 
 static const char *const escapes[] = {
@@ -82,7 +83,7 @@ static void print_piece(FILE *out, const struct table *table, const struct table
   size_t size = table->columns[k].wrap ? wrap_length(rest->text, room) : strlen(rest->text);
   size_t width = 0;
   for (size_t i = 0; i < size; i++)
-    width += ((unsigned char)rest->text[i] & 0xC0) != 0x80;
+    width += !text_continues(rest->text[i]);
   advance(out, at, layout->start[k] + (table->columns[k].right && room > width ? room - width : 0));
   print_bytes(out, color, rest->style, rest->text, size);
   *at += width;

@@ -48,10 +48,6 @@ void text_add(struct text *text, const char *format, ...) {
   va_end(again);
 }
 
-static bool continues(char byte) { // a character of UTF-8
-  return ((unsigned char)byte & 0xC0) == 0x80;
-}
-
 void text_fit(char *to, size_t size, const char *text) {
   size_t length = strlen(text);
   if (length < size) {
@@ -62,7 +58,7 @@ void text_fit(char *to, size_t size, const char *text) {
   while (end > 0 && text[end] != ' ')
     end--;
   bool words = end > 0;
-  for (end = words ? end : most; end > 0 && continues(text[end]); end--)
+  for (end = words ? end : most; end > 0 && text_continues(text[end]); end--)
     ;
   snprintf(to, size, "%.*s%s", (int)end, text, words ? " ..." : "...");
 }

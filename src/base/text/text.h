@@ -21,6 +21,11 @@ static inline const char *text_s(uint64_t count) {
   return count == 1 ? "" : "s";
 }
 
+// Whether a byte continues a character of UTF-8: the bytes after its first one do, and take no column of their own.
+static inline bool text_continues(char byte) {
+  return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
 // Copies as much text as fits into `size` bytes, which are 8 or more. A text that is cut ends with " ..." behind a
 // whole word, or with "..." behind a whole character if it is one long word.
 void text_fit(char *to, size_t size, const char *text);

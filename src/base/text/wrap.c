@@ -4,16 +4,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool continues(char byte) { // a character of UTF-8
-  return ((unsigned char)byte & 0xC0) == 0x80;
-}
+#include "base/text/text.h"
 
 size_t wrap_length(const char *text, size_t width) {
   size_t columns = 0, end = 0, blank = 0;
-  while (text[end] && text[end] != '\n' && (columns < width || continues(text[end]))) {
+  while (text[end] && text[end] != '\n' && (columns < width || text_continues(text[end]))) {
     if (text[end] == ' ')
       blank = end;
-    columns += !continues(text[end]);
+    columns += !text_continues(text[end]);
     end++;
   }
   bool whole = !text[end] || text[end] == '\n' || text[end] == ' ';
@@ -34,7 +32,7 @@ static size_t write_word(FILE *out, const char *word, size_t size) {
   size_t columns = 0;
   for (size_t i = 0; i < size; i++) {
     fputc((unsigned char)word[i] < ' ' || word[i] == 0x7F ? '?' : word[i], out);
-    columns += !continues(word[i]);
+    columns += !text_continues(word[i]);
   }
   return columns;
 }
@@ -42,7 +40,7 @@ static size_t write_word(FILE *out, const char *word, size_t size) {
 static size_t width_of(const char *word, size_t size) {
   size_t columns = 0;
   for (size_t i = 0; i < size; i++)
-    columns += !continues(word[i]);
+    columns += !text_continues(word[i]);
   return columns;
 }
 

@@ -7,12 +7,13 @@
 #include <time.h>
 
 #include "base/printable.h"
+#include "base/text/text.h"
 #include "measure/json_file.h"
 #include "slurm/folder/state.h"
 
 enum {
   TAIL = 4096, // bytes that are read at the end of a log
-  LINE = 200,  // bytes of a line that are shown, at most
+  LINE = 205,  // room for what is shown of a line
 };
 
 // How useful a log is to explain a failure: most useful is that of a node for which srun reported an error.
@@ -87,15 +88,6 @@ static void offer(struct found *best, const char *directory, const char *name) {
     *best = one;
 }
 
-static size_t shortened(const char *line) {
-  size_t length = strlen(line);
-  if (length <= LINE)
-    return length;
-  for (length = LINE; length > 0 && (line[length] & 0xc0) == 0x80;) // not within a character of UTF-8
-    length--;
-  return length;
-}
-
 void slurm_last_line(char *out, size_t cap, const char *directory) {
   struct found best = {0};
   DIR *list = opendir(directory);
@@ -107,8 +99,9 @@ void slurm_last_line(char *out, size_t cap, const char *directory) {
   if (best.line) {
     printable_line(best.name);
     printable_line(best.line);
-    size_t length = shortened(best.line);
-    snprintf(out, cap, "%s ends: %.*s%s", best.name, (int)length, best.line, best.line[length] ? "..." : "");
+    char line[LINE];
+    text_fit(line, sizeof line, best.line);
+    snprintf(out, cap, "%s ends: %s", best.name, line);
   }
   free(best.name);
   free(best.line);
