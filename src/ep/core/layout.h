@@ -34,7 +34,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 15, // of the area and the doorbell page; peers with different versions do not connect
+  EP_LAYOUT_VERSION = 16, // of the area and the doorbell page; peers with different versions do not connect
 };
 
 enum ep_kind {
@@ -46,7 +46,7 @@ enum ep_kind {
 enum ep_trait {
   EP_TRAIT_WEIGHTS = 1, // row headers carry the weights; else the weights come with the combine
   EP_TRAIT_WHOLE = 2,   // all rows lie in one piece, although they are more than piece_rows
-  EP_TRAIT_ONCE = 4,    // a token's row lies in the window of one rank of the host; each row header says where
+  EP_TRAIT_ONCE = 4,    // a token's row lies in the window of one rank of the host; ep_where says in which
 };
 
 // Dispatch header of one piece. Written by the writer before `flag`.
@@ -63,10 +63,11 @@ struct ep_dispatch_head {
   uint32_t row_bytes; // bytes of a row's values, and of its scales; OPAQUE rows have any
   uint32_t scale_bytes;
   // The route that the writer's rows follow: the operation that filled it, plus one; 0: none. With a route rows have no
-  // row headers, since the reader has kept them.
+  // row headers, since the reader has kept them. ONCE: the slot then has a word for each row in their place
+  // (ep_wheres).
   uint64_t route;
   uint32_t route_rows; // rows that this route has brought from the reader to the writer
-  uint32_t here;       // ONCE: row headers in this piece
+  uint32_t here;       // ONCE: rows of the reader in this piece, wherever they lie
 };
 
 struct ep_slot_head {
@@ -222,6 +223,10 @@ static inline uint32_t ep_where_row(uint64_t where) {
 }
 static inline uint64_t *ep_row_where(const struct ep_layout *layout, struct ep_row *row) {
   return (uint64_t *)((char *)row + layout->head_where);
+}
+// The same for each row of a piece by a route: [here], where other pieces have row headers.
+static inline uint64_t *ep_wheres(const struct ep_layout *layout, struct ep_slot_head *slot) {
+  return (uint64_t *)((char *)slot + layout->heads);
 }
 
 _Static_assert(EP_MAX_TOKENS_THROUGHPUT <= 1 << EP_WHERE_ROW_BITS, "a row of a slot has a number of 16 bits");

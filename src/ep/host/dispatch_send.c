@@ -280,7 +280,7 @@ int ep_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, enum ep_kin
     return ep_fail_interrupted(op);
   op->input = input_of(ep, op, args, how != EP_SEND_HALF);
   op->whole = ep->layout.flows && how != EP_SEND_FLOW;
-  if (rc == 0 && how == EP_SEND_FLOW && kind == EP_KIND_DISPATCH && !ep_op_keeps(op))
+  if (rc == 0 && how == EP_SEND_FLOW && kind == EP_KIND_DISPATCH)
     ep_once_group(op);
   uint64_t deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
   // Each rank begins with the rank after it, so no two begin with the same rank.

@@ -53,10 +53,8 @@ static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const stru
       &ep_slot(&ep->layout, member->link->in.memory, batch->number)->dispatch;
   if (head->count != member->rows_in)
     return fail(WEFT_ERR_PROTOCOL, "a piece of its rows speaks of other rows than the first");
-  if (ep_op_keeps(op)) {
-    ep_kept_lay(ep, op, index, batch, recv);
-    return 0;
-  }
+  if (ep_op_keeps(op))
+    return ep_kept_lay(ep, op, index, batch, recv);
   int rc = ep_rows_check(ep, op, index, batch);
   if (rc == 0)
     rc = ep_rows_fit(ep, op, index);

@@ -203,10 +203,10 @@ static inline uint64_t ep_op_bytes(const weft_ep_t *ep, const struct ep_op *op, 
   return ep_op_keeps(op) ? rows * row_bytes : ep_layout_bytes(&ep->layout, row_bytes, rows);
 }
 
-// The same for rows that cross once: `heads` row headers, and `rows` rows.
-static inline uint64_t ep_op_once_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t heads, uint32_t rows) {
+// The same for rows that cross once: `here` of them belong to the receiver, `rows` lie in its window.
+static inline uint64_t ep_op_once_bytes(const weft_ep_t *ep, const struct ep_op *op, uint32_t here, uint32_t rows) {
   uint64_t row_bytes = op->form.value_bytes + op->form.scale_bytes;
-  return ep_layout_bytes(&ep->layout, 0, heads) + heads * sizeof(uint64_t) + rows * row_bytes;
+  return (ep_op_keeps(op) ? 0 : ep_layout_bytes(&ep->layout, 0, here)) + here * sizeof(uint64_t) + rows * row_bytes;
 }
 
 // --- operation.c: the life of an operation ---

@@ -187,7 +187,7 @@ static bool receive_from(weft_ep_t *ep, struct ep_op *op, uint32_t index, struct
   bool whole = head.traits & EP_TRAIT_WHOLE, once = head.traits & EP_TRAIT_ONCE;
   uint32_t most = whole ? ep->layout.window_rows : ep->layout.max_tokens;
   if (head.count > most || atomic_load(&shared->flag) != ep_piece(&ep->layout, op->number, 0) + 1 ||
-      (once && (!ep->layout.flows || whole || head.route != 0)) || !take_counts(ep, op, index, &head)) {
+      (once && (!ep->layout.flows || whole || head.kind != EP_KIND_DISPATCH)) || !take_counts(ep, op, index, &head)) {
     ep_link_down(ep, member->link, EP_LINK_BROKEN, "it wrote a malformed header");
     lose(member, receiving);
     return false;
@@ -239,10 +239,8 @@ static bool listen_once(weft_ep_t *ep, struct ep_op *op, struct receiving *recei
 // out.
 static int lay_out_member(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct weft_ep_recv_args *recv) {
   struct ep_batch all = {.number = op->number, .first = 0, .count = op->members[index].rows_in};
-  if (ep_op_keeps(op)) {
-    ep_kept_lay(ep, op, index, &all, recv);
-    return 0;
-  }
+  if (ep_op_keeps(op))
+    return ep_kept_lay(ep, op, index, &all, recv);
   int rc = ep_rows_check(ep, op, index, &all);
   if (rc != 0)
     return rc;

@@ -170,7 +170,7 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part which, uint3
 
 // --- rows whose flag waits for those of other links ---
 
-void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint32_t heads, bool counts) {
+void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint64_t head_bytes, bool counts) {
   struct ep_remote *remote = link->remote;
   struct ep_publication *part = part_of(remote, op, EP_PART_DISPATCH);
   atomic_store_explicit(&part->apart, true, memory_order_relaxed);
@@ -179,8 +179,8 @@ void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint32_
     send_chunk(remote, part, rows - part->posted);
   else if (part->posted == 0)
     begin(part);
-  if (heads > 0 || counts)
-    send_piece(remote, part, &part->heads, &part->heads_piece, part->head_base + (uint64_t)heads * part->strides[1]);
+  if (head_bytes > 0 || counts)
+    send_piece(remote, part, &part->heads, &part->heads_piece, part->head_base + head_bytes);
 }
 
 bool ep_put_rows_arrived(const struct ep_link *link, uint64_t op) {

@@ -140,8 +140,9 @@ void ep_put_publish(struct ep_link *link, uint64_t op, enum ep_part part, uint32
 uint32_t ep_put_zero_copy_rows(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, uint32_t rows);
 void ep_put_zero_copy(struct ep_link *link, uint64_t op, enum ep_part part, uint32_t first, const void *from);
 // For rows that ranks of one host share (host/send/): begins to send `rows` rows of a dispatch that were written, and
-// `heads` row headers; with `counts` also the counts before these. The flag is not sent automatically.
-void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint32_t heads, bool counts);
+// `head_bytes` bytes of row headers, or of what is in their place; with `counts` also the counts before these, without
+// row headers too. The flag is not sent automatically.
+void ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint64_t head_bytes, bool counts);
 // Whether all these rows and headers have arrived in the peer's area.
 bool ep_put_rows_arrived(const struct ep_link *link, uint64_t op);
 // They have arrived: publishes the header and its flag, which were written, so that the peer sees the rows.

@@ -91,6 +91,10 @@ bool way_flows(void) {
   return getenv("WEFT_TEST_WINDOW") != NULL;
 }
 
+bool way_shares(void) {
+  return way_flows() && getenv("WEFT_TEST_HOSTS") != NULL;
+}
+
 struct route_way way_of(struct route_way way) {
   if (way_flows())
     way.late = way.apart = way.in_place = false;

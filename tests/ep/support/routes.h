@@ -35,6 +35,8 @@ struct route_way {
 // Rows flow in pieces (rank.c, WEFT_TEST_WINDOW): weights come early then, and calls that need whole windows are not
 // made.
 bool way_flows(void);
+// The same, and ranks of another host share rows (WEFT_TEST_HOSTS).
+bool way_shares(void);
 struct route_way way_of(struct route_way way);
 
 // All that an operation brings. Two of them that brought the same are equal as memory.

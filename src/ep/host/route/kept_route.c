@@ -226,11 +226,12 @@ static bool brings_rows(const struct ep_member *member) {
   return member->received && member->rows_in > 0 && !member->unwanted;
 }
 
-void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
-                 const struct weft_ep_recv_args *recv) {
+int ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                const struct weft_ep_recv_args *recv) {
   const struct ep_member *member = &op->members[index];
-  if (brings_rows(member) && is_room(ep, recv))
-    ep_rows_lay_kept(ep, op, index, source_index(op->route->kept, member), batch, recv);
+  if (!brings_rows(member) || !is_room(ep, recv))
+    return 0;
+  return ep_rows_lay_kept(ep, op, index, source_index(op->route->kept, member), batch, recv);
 }
 
 void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,

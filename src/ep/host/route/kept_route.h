@@ -27,9 +27,10 @@ uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member)
 void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count);
 // Called before any row arrives: assigns places to the rows of the route that the operation uses.
 void ep_kept_place(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_recv_args *recv);
-// Lays out rows of a member, if there is room for all rows of the route.
-void ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
-                 const struct weft_ep_recv_args *recv);
+// Lays out rows of a member, if there is room for all rows of the route. PROTOCOL, PEER_LOST: none of them, as
+// ep_rows_lay_kept().
+int ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
+                const struct weft_ep_recv_args *recv);
 // Only the first `laid` of the member's rows have arrived, and no more will: fills the places of the others.
 void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv);

@@ -17,8 +17,9 @@ struct source {
   size_t stride;
   struct ep_scales scales; // by token, if they do not lie behind the values
   bool by_token;
-  const struct ep_link *names; // headers name the windows of the rows of this link; NULL: all are in this one
-  size_t slot;                 // with `names`: offset of the slot's rows in any window
+  struct ep_link *names;  // headers name the windows of the rows of this link; NULL: all are in this one
+  size_t slot;            // with `names`: offset of the slot's rows in any window
+  const uint64_t *wheres; // with `names` and a route: where each row lies, since there are no headers that say it
   struct ep_inbox *inbox;
 };
 
@@ -55,6 +56,23 @@ static const uint8_t *named_rows(const weft_ep_t *ep, const struct source *sourc
 static bool is_placed(const weft_ep_t *ep, const struct source *source, uint64_t where) {
   return ep_where_row(where) < ep->layout.window_rows &&
          (ep_where_area(where) == 0 || named_rows(ep, source, where) != NULL);
+}
+
+// With a route no row headers arrive. If rows cross once, a word for each row says where it lies: copies and checks
+// these.
+static int read_wheres(weft_ep_t *ep, struct source *source, const struct ep_batch *batch) {
+  uint64_t *wheres = (uint64_t *)ep->host->heads;
+  memcpy(wheres, ep_wheres(&ep->layout, ep_slot(&ep->layout, source->names->in.memory, batch->number)),
+         batch->count * sizeof *wheres);
+  ep->host->named = 0;
+  for (uint32_t i = 0; i < batch->count; i++) {
+    if (!is_placed(ep, source, wheres[i]))
+      return fail(WEFT_ERR_PROTOCOL, "row %u of rank %d lies in no window that this rank reads", batch->first + i,
+                  source->rank);
+    ep->host->named += ep_where_area(wheres[i]) != 0;
+  }
+  source->wheres = wheres;
+  return 0;
 }
 
 // Row headers come from another process: nothing in them is used as an index before this check, and the check reads a
@@ -120,7 +138,7 @@ struct body {
 static const uint8_t *values_of(weft_ep_t *ep, const struct source *source, uint32_t i, struct ep_row *row) {
   if (!source->names)
     return source->rows + (source->by_token ? (uint32_t)row->token : i) * source->stride;
-  uint64_t where = *ep_row_where(&ep->layout, row);
+  uint64_t where = source->wheres ? source->wheres[i] : *ep_row_where(&ep->layout, row);
   const uint8_t *rows = ep_where_area(where) ? named_rows(ep, source, where) : source->rows;
   return rows + ep_where_row(where) * source->stride;
 }
@@ -243,25 +261,31 @@ static void lay(weft_ep_t *ep, struct ep_op *op, const struct source *source, co
 // has announced that before. In this case the rows are not laid out, and their places stay unchanged.
 static int lay_named(weft_ep_t *ep, struct ep_op *op, const struct source *source, const struct ep_batch *batch,
                      const struct weft_ep_recv_args *recv) {
-  struct ep_link *link = op->members[source->places].link;
   ep_places_save(ep, source->places);
   lay(ep, op, source, batch, recv);
-  if (!ep_link_takes_us_for_lost(link))
+  if (!ep_link_takes_us_for_lost(source->names))
     return 0;
   ep_places_restore(ep, source->places);
-  ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
+  ep_link_down(ep, source->names, EP_LINK_DOUBTED, "it takes this rank for lost");
   return fail(WEFT_ERR_PEER_LOST, "rank %d takes this rank for lost", source->rank);
+}
+
+static int lay_checked(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct source *source,
+                       const struct ep_batch *batch, const struct weft_ep_recv_args *recv) {
+  uint32_t named = source->names ? ep->host->named : 0;
+  if (named > 0 && lay_named(ep, op, source, batch, recv) != 0)
+    return WEFT_ERR_PEER_LOST;
+  if (named == 0)
+    lay(ep, op, source, batch, recv);
+  op->members[index].rows_own += batch->count - named;
+  return 0;
 }
 
 int ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                 const struct weft_ep_recv_args *recv) {
   struct source source = source_of(ep, op, index, batch);
-  uint32_t named = source.names ? ep->host->named : 0;
-  if (named > 0 && lay_named(ep, op, &source, batch, recv) != 0)
+  if (lay_checked(ep, op, index, &source, batch, recv) != 0)
     return WEFT_ERR_PEER_LOST;
-  if (named == 0)
-    lay(ep, op, &source, batch, recv);
-  op->members[index].rows_own += batch->count - named;
   if (batch->count > 0)
     op->members[index].last_in = ep_row_at(&ep->layout, source.heads, batch->count - 1)->token;
   if (op->fills)
@@ -269,14 +293,14 @@ int ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep
   return 0;
 }
 
-void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
-                      const struct weft_ep_recv_args *recv) {
+int ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
+                     const struct weft_ep_recv_args *recv) {
   const struct ep_kept *kept = op->route->kept;
   struct source source = source_of(ep, op, index, batch);
   source.places = from;
-  source.names = NULL;
   source.heads = ep_row_at(&kept->layout, ep_kept_heads(kept, &kept->sources[from]), batch->first);
-  lay(ep, op, &source, batch, recv);
+  int rc = source.names ? read_wheres(ep, &source, batch) : 0;
+  return rc != 0 ? rc : lay_checked(ep, op, index, &source, batch, recv);
 }
 
 void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member) {

@@ -84,8 +84,10 @@ int ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep
                 const struct weft_ep_recv_args *recv);
 
 // With a route: lays out rows of a member, which is source `from` of the route; its places were added by that index.
-void ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
-                      const struct weft_ep_recv_args *recv);
+// The member's rows of the batch are not more than those of the route. PROTOCOL: a row lies in no window that this rank
+// reads; PEER_LOST: as ep_rows_lay(). None of the rows is laid out then.
+int ep_rows_lay_kept(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t from, const struct ep_batch *batch,
+                     const struct weft_ep_recv_args *recv);
 // As ep_rows_lay_lost(), for `rows` rows of `rank`; its places were added by `index`.
 void ep_rows_lay_none(weft_ep_t *ep, const struct ep_op *op, uint32_t index, int32_t rank, uint32_t laid, uint32_t rows,
                       const struct weft_ep_recv_args *recv);

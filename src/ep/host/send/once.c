@@ -84,8 +84,8 @@ static void gather(const weft_ep_t *ep, const struct ep_op *op, uint32_t group, 
   }
 }
 
-static char *slot_of(const weft_ep_t *ep, const struct piece *piece, const struct ep_member *member) {
-  return (char *)ep_slot(&ep->layout, member->link->out.memory, piece->number);
+static struct ep_slot_head *slot_of(const weft_ep_t *ep, const struct piece *piece, const struct ep_member *member) {
+  return ep_slot(&ep->layout, member->link->out.memory, piece->number);
 }
 
 // --- writing it ---
@@ -130,21 +130,35 @@ static struct ep_member *choose_carrier(struct ep_op *op, const struct piece *pi
   return carrier;
 }
 
-// Writes the row to its carrier, and a header to each member that gets it.
+// Writes to a member where its next row lies, and with what else it needs for the row, unless its route has kept that.
+static void write_head(weft_ep_t *ep, struct ep_op *op, struct ep_slot_head *slot, uint32_t index, uint32_t token,
+                       uint64_t where) {
+  const struct ep_layout *layout = &ep->layout;
+  uint32_t at = op->members[index].here++;
+  if (ep_op_keeps(op)) {
+    ep_wheres(layout, slot)[at] = where;
+    return;
+  }
+  struct ep_row *head = ep_row_at(layout, (char *)slot + layout->heads, at);
+  ep_send_row_head(ep, op, index, token, head);
+  *ep_row_where(layout, head) = where;
+}
+
+// Writes the row to its carrier, and where it lies to each member that gets it.
 static void write_token(weft_ep_t *ep, struct ep_op *op, const struct piece *piece, uint32_t token) {
   const struct ep_layout *layout = &ep->layout;
   struct ep_member *carrier = choose_carrier(op, piece, token);
   uint32_t at = carrier->carries++;
   struct ep_writing writing = ep_write_begin(carrier->link, 1);
-  ep_send_row(ep, op, token, &writing, slot_of(ep, piece, carrier) + layout->rows + at * layout->row_stride);
+  char *rows = (char *)slot_of(ep, piece, carrier) + layout->rows;
+  ep_send_row(ep, op, token, &writing, rows + at * layout->row_stride);
   ep_put_rows_written(carrier->link, piece->number, EP_PART_DISPATCH, carrier->carries);
   for (uint32_t i = 0; i < piece->count; i++) {
     struct ep_member *member = &op->members[piece->index[i]];
     if (next_token(op, member) != token)
       continue;
-    struct ep_row *head = ep_row_at(layout, slot_of(ep, piece, member) + layout->heads, member->here++);
-    ep_send_row_head(ep, op, piece->index[i], token, head);
-    *ep_row_where(layout, head) = ep_where(member == carrier ? 0 : ep_area_number(carrier->link->remote->peer_id), at);
+    uint64_t area = member == carrier ? 0 : ep_area_number(carrier->link->remote->peer_id);
+    write_head(ep, op, slot_of(ep, piece, member), piece->index[i], token, ep_where(area, at));
     op->rows_written++;
     if (ep->fault)
       ep->fault(ep->fault_arg, op->rows_written, op->peers_done);
@@ -161,16 +175,18 @@ void ep_once_write(weft_ep_t *ep, struct ep_op *op, uint32_t group) {
     member->here = member->carries = 0;
     member->in_piece = member->sent = true;
     member->link->sent_once[piece.number % EP_DEPTH] = shared;
-    if (member->pieces_out == 0)
-      ep_count_selections(ep, op, piece.index[i], (uint32_t *)(slot_of(ep, &piece, member) + ep->layout.counts));
+    if (member->pieces_out == 0 && !ep_op_keeps(op))
+      ep_count_selections(ep, op, piece.index[i],
+                          (uint32_t *)((char *)slot_of(ep, &piece, member) + ep->layout.counts));
   }
   uint32_t end = end_of(ep, op, &piece);
   for (uint32_t token; (token = first_token(op, &piece)) < end;)
     write_token(ep, op, &piece, token);
   for (uint32_t i = 0; i < piece.count; i++) {
     struct ep_member *member = &op->members[piece.index[i]];
-    bool counts = member->pieces_out == 0 && member->rows_out > 0;
-    ep_put_rows_apart(member->link, piece.number, member->carries, member->here, counts);
+    uint64_t head_bytes = member->here * (ep_op_keeps(op) ? sizeof(uint64_t) : ep->layout.head_stride);
+    bool counts = member->pieces_out == 0 && member->rows_out > 0 && !ep_op_keeps(op);
+    ep_put_rows_apart(member->link, piece.number, member->carries, head_bytes, counts);
     ep_flow_progress(member);
   }
   once->size = piece.count;
