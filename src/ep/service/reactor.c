@@ -33,10 +33,21 @@ static bool gave_up(weft_ep_t *ep, const struct ep_link *link) {
   return !link->remote && !ep->started && ep_death_watch_alive(link);
 }
 
+// The peer has sent something. If it takes this rank for lost, it neither sends to this rank any more nor reads what
+// this rank sends. It hangs up when its operation has ended; until then other ranks may wait for this one.
+static void receive_notice(weft_ep_t *ep, struct ep_link *link) {
+  if (!link->remote || !ep_link_up(link) || atomic_load(&ep_link_in(link)->notice.lost) == 0)
+    return;
+  link->path->receive_last(link);
+  ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
+}
+
 static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   int error = link->remote ? link->path->listen(link) : ep_neighbours_receive(ep, link);
-  if (error == 0) // it sent something, and has not hung up
+  if (error == 0) { // it has not hung up
+    receive_notice(ep, link);
     return;
+  }
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
   if (ep_link_up(link))
     link->path->receive_last(link);
