@@ -64,18 +64,17 @@ static bool load_field(const struct cuda_flow_relay *relay, uint64_t op, uint32_
 }
 
 // Returns how many bytes of a place are used, and which part of them is the same for all ranks: values and scales,
-// followed by the routing (throughput/send.cuh). With a kept route there is no routing, and nothing that names the
-// token.
+// followed by the routing (throughput/send.cuh). With a kept route its first unit, which names the token, is all of it.
 static uint32_t row_bytes(const struct cuda_flow_relay *relay, uint64_t op, uint32_t *values) {
-  uint32_t form = 0, route = 1, place = relay->flow.rows.place;
+  uint32_t form = 0, route = 0, place = relay->flow.rows.place;
   *values = 0;
-  if (!load_field(relay, op, CUDA_FIELD_FORM, &form) || form == 0)
+  if (!load_field(relay, op, CUDA_FIELD_FORM, &form) || form == 0 || !load_field(relay, op, CUDA_FIELD_ROUTE, &route))
     return place;
   uint32_t before = cuda_round_up(cuda_form_bytes(form), UNIT),
-           used = before + cuda_routing_bytes(cuda_form_topk(form));
+           used = before + (route ? UNIT : cuda_routing_bytes(cuda_form_topk(form)));
   if (used > place)
     return place;
-  if (before >= LEAST_SHARED && load_field(relay, op, CUDA_FIELD_ROUTE, &route) && route == 0)
+  if (before >= LEAST_SHARED)
     *values = before;
   return used;
 }

@@ -12,6 +12,7 @@ struct flow_kernel {
   uint64_t seats;                  // seats that take part and are not lost
   uint32_t row_base[DEVICE_SEATS]; // number of each seat's first row among all received rows
   uint32_t rows, tokens;           // rows: received, from all seats; tokens: of this rank
+  bool names; // some links may be relayed: rows by a kept route name their token, so that relays can send it once
   // If a sender began before all headers had arrived: the struct that says later which seats take part; else NULL.
   const cuda_flow_op *rest;
   uint64_t zero_copy[DEVICE_SEATS]; // address at which each peer's zero-copy memory is mapped here; 0: not mapped
@@ -60,6 +61,8 @@ __device__ __forceinline__ void begin_op(flow_kernel &kernel, cuda_state *state,
     lost = ptx::load_volatile(&state->counters.lost) | ptx::load_volatile(&state->control.gone);
   if (threadIdx.x == blockDim.x - WARP)
     kernel.tokens = *(const volatile uint32_t *)&route.sums[0];
+  if (threadIdx.x == blockDim.x - 2 * WARP)
+    kernel.names = ptx::load_volatile(&state->control.strict) != 0;
   __syncthreads();
   if (threadIdx.x / WARP == 0) {
     uint32_t all = 0;

@@ -8,7 +8,7 @@
 
 // The next token, loaded while the previous one is processed: its destinations, weights and scales. A ring's place has
 // after the values: scales, rounded up to 16 bytes | routing: {number among its source's rows, token}, and for each k
-// {expert << 20 | number, weight}. A kept route sends no routing.
+// {expert << 20 | number, weight}. A kept route sends no routing, or only the first pair, for relays.
 struct next_token {
   token_walk walk;
   uint64_t seats, to; // seats: all that take part; to: those that get this token
@@ -124,10 +124,10 @@ template <bool CAST, bool KEPT> struct row_sender {
         if (!CAST && i * WARP + lane < words)
           ((uint32_t *)foot)[i * WARP + lane] = next.scale[i];
       uint2 *entries = (uint2 *)(foot + cuda_round_up(4 * words, 16));
+      if (lane == 0 && (!KEPT || kernel.names))
+        entries[0] = make_uint2(number & ((1u << CUDA_WAY_SEAT) - 1), next.token);
       if (KEPT)
         continue;
-      if (lane == 0)
-        entries[0] = make_uint2(number & ((1u << CUDA_WAY_SEAT) - 1), next.token);
       if (lane < args.topk)
         entries[1 + lane] =
             seat == target ? make_uint2(next.way.number, __float_as_uint(next.weight)) : make_uint2(CUDA_WAY_NONE, 0);
