@@ -564,7 +564,9 @@ struct weft_ep_dispatch_args {
    *  entry */
   const int64_t *topk_idx;
   const int32_t *topk_idx32; /**< the same as int32_t, instead of topk_idx */
-  const float *topk_weights; /**< [T][K] in rank memory; NULL: the combine gives the weights (PER_EXPERT only) */
+  /** [T][K] in rank memory. NULL: the combine gives the weights (PER_EXPERT and PACKED, in groups for LATENCY), or the
+   *  combine is UNWEIGHTED, or each row counts as 1 (RANK_MAJOR). */
+  const float *topk_weights;
   /** One number in rank memory: T, read together with the rows, so that one captured graph works for any T up to
    *  num_tokens (host memory: a larger T is INVALID; CUDA: it counts as num_tokens). Default: T is num_tokens */
   const uint32_t *num_tokens_at;

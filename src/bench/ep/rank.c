@@ -13,6 +13,8 @@ static int measure_in_group(struct bench_ep_rank *r, uint32_t sequence) {
     err = bench_ep_rehearse(r);
   if (!err)
     err = r->home.api ? bench_ep_loop_cuda(r) : bench_ep_loop_host(r);
+  if (!err)
+    bench_ep_note_bytes(r);
   if (!err && r->config->check)
     err = bench_ep_judge_last(r);
   if (!err && r->config->check) // once more with spoiled buffers, so that no older contents count as right

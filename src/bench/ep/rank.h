@@ -48,6 +48,9 @@ int bench_ep_judge_last(struct bench_ep_rank *rank);
 
 // Clears the fields that the next operation writes about itself.
 void bench_ep_forget(struct bench_ep_rank *rank);
+// Notes the bytes of the last operation, for the result. The first one is another: with a kept route it sends the
+// routing, and ranks do not know yet which ranks of another host share rows.
+void bench_ep_note_bytes(struct bench_ep_rank *rank);
 
 // loop_host.c and loop_cuda.c: warm-up and timed operations by the point's loop. The times are in the board, their
 // number in result.count.

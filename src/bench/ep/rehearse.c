@@ -39,13 +39,18 @@ static int operate(struct bench_ep_rank *r) {
   return err ? err : bench_ep_group_whole(r);
 }
 
-static void count(struct bench_ep_rank *r) {
+void bench_ep_note_bytes(struct bench_ep_rank *r) {
   const struct traffic *t = r->traffic;
   struct bench_ep_result *result = &r->result;
   result->logical[0] = t->info.logical_bytes;
   result->wire[0] = t->info.wire_bytes;
   result->logical[1] = t->result.logical_bytes;
   result->wire[1] = t->result.wire_bytes;
+}
+
+static void count_pairs(struct bench_ep_rank *r) {
+  const struct traffic *t = r->traffic;
+  struct bench_ep_result *result = &r->result;
   result->pairs = result->hottest_pairs = 0;
   for (uint32_t e = 0; e < r->point->experts; e++) {
     uint64_t pairs = (uint64_t)t->recv.counts[e];
@@ -62,7 +67,7 @@ int bench_ep_rehearse(struct bench_ep_rank *r) {
     err = operate(r);
   if (err)
     return err;
-  count(r);
+  count_pairs(r);
   return r->config->check ? bench_ep_judge_last(r) : 0;
 }
 

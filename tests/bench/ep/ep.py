@@ -146,6 +146,24 @@ class Measuring(Bench):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(len(self.document()["rows"]), 3)
 
+    def test_bytes_of_rows_that_cross_to_another_host_once(self):
+        """Ranks that share rows know of that after the first operations; the bytes are those of the last one."""
+        sent = {}
+        for once in ("no", "yes"):
+            result = tool.weft("bench", "ep", *SMALL[:-4], "--iterations", 40, "--topk", 4, "--as-hosts", 2, "--ranks", 4,
+                               "--mode", "throughput", "--op", "dispatch", "--route", "fresh,kept", "--json", self.file,
+                               WEFT_EP_ONCE=once)
+            if "no transport to other hosts works here" in result.stderr:
+                self.skipTest("no transport to other hosts was built")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            for row in self.document()["rows"]:
+                figures = {figure["name"]: figure["value"] for figure in row["figures"]}
+                sent[once, row["keys"]["route"]] = figures["wire_bytes"]
+        for once in ("no", "yes"):
+            self.assertLess(sent[once, "kept"], sent[once, "fresh"])
+        for route in ("fresh", "kept"):
+            self.assertLess(sent["yes", route], 0.85 * sent["no", route])
+
     def test_one_rank_alone(self):
         for _, figures, row in self.measure("--ranks", 1, "--check"):
             self.assertEqual((row["slowest"], figures["wire_bytes"]["value"]), ("", 0))
