@@ -196,7 +196,7 @@ void affinity_find(const char *root, const char *gpu, struct affinity_place *pla
   const char *list = getenv("WEFT_CPUS");
   *place = (struct affinity_place){.binds = false};
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-    leave(place, "there are more processors than can be told");
+    leave(place, "there are more processors than can be listed");
     return;
   }
   place->cpus = allowed;

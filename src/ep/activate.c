@@ -65,7 +65,7 @@ static int await_news(weft_ep_t *ep, uint64_t deadline_ns) {
     if (ep_interrupted(ep))
       rc = ep_canceled("the view that has this rank");
     else if (clock_passed(deadline_ns))
-      rc = fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not come from the store by the deadline");
+      rc = fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not arrived from the store by the deadline");
     else
       nanosleep(&nap, NULL);
   }
@@ -239,8 +239,7 @@ static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
   if (rc != 0)
     return rc;
   return lives ? WEFT_ERR_NOT_FOUND
-               : fail(WEFT_ERR_TIMEOUT,
-                      "no view of the group, with a member that lives, came to the store by the deadline");
+               : fail(WEFT_ERR_TIMEOUT, "no view of the group with a living member was in the store by the deadline");
 }
 
 static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {

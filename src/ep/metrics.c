@@ -69,7 +69,7 @@ static void put_peers(const weft_ep_t *ep, struct text *text) {
       {COUNT, STATS(sent_bytes), "weft_ep_peer_sent_bytes", "bytes", "Bytes sent to a peer."},
       {COUNT, STATS(received_bytes), "weft_ep_peer_received_bytes", "bytes", "Bytes received from a peer."},
       {SECONDS, STATS(wait_ns), "weft_ep_peer_wait_seconds", "seconds",
-       "Time spent waiting for a peer as the last to come."},
+       "Time spent waiting for a peer that was the last to arrive."},
 #undef STATS
   };
   for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {

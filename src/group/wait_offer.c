@@ -236,7 +236,8 @@ int group_change(struct group *group, const struct group_change *change, uint64_
   if (err == WEFT_ERR_TIMEOUT && group_machine_change_sent(group->machine))
     err = group_wait(group, clock_deadline_ms(ANSWER_MS), check_settled, missing_change, (void *)change);
   if (err == WEFT_ERR_TIMEOUT && group_machine_change_unknown(group->machine))
-    err = fail_context(WEFT_ERR_UNREACHABLE, "the store has not said whether it took a change; it may have");
+    err =
+        fail_context(WEFT_ERR_UNREACHABLE, "the store has not answered whether it made a change; it may have made it");
   group_machine_change(group->machine, NULL, NULL);
   group_driver_poke(group);
   pthread_mutex_unlock(&group->lock);

@@ -67,11 +67,11 @@ static void add_holders(const struct meet *meet, enum holders which, struct text
 static int full(const struct meet *meet) {
   struct text who = {0};
   add_holders(meet, ALL, &who);
-  int err = fail(
-      WEFT_ERR_INVALID,
-      "this worker comes too late: the benchmark at %s in the store %s has all its %u worker%s already (%s); "
-      "want another name for another benchmark, or one worker less",
-      meet->prefix, weft_store_name(meet->store), meet->open_size, text_s(meet->open_size), who.data ? who.data : "?");
+  int err = fail(WEFT_ERR_INVALID,
+                 "this worker is too late: the benchmark at %s in the store %s has all its %u worker%s already (%s); "
+                 "want another name for another benchmark, or one worker less",
+                 meet->prefix, weft_store_name(meet->store), meet->open_size, text_s(meet->open_size),
+                 who.data ? who.data : "?");
   text_free(&who);
   return err;
 }
@@ -79,10 +79,11 @@ static int full(const struct meet *meet) {
 static int never_free(const struct meet *meet) {
   struct text who = {0};
   add_holders(meet, ALL, &who);
-  int err = fail(WEFT_ERR_TIMEOUT,
-                 "workers of an earlier benchmark at %s in the store %s have not gone: %s; want them ended, or another "
-                 "name for this benchmark",
-                 meet->prefix, weft_store_name(meet->store), who.data ? who.data : "?");
+  int err =
+      fail(WEFT_ERR_TIMEOUT,
+           "workers of an earlier benchmark at %s in the store %s have not ended: %s; want them ended, or another "
+           "name for this benchmark",
+           meet->prefix, weft_store_name(meet->store), who.data ? who.data : "?");
   text_free(&who);
   return err;
 }
@@ -103,7 +104,7 @@ static int not_all_came(const struct meet *meet) {
   add_holders(meet, OF_ANOTHER, &others);
   int err =
       fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
-           "%u of %u workers came to the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
+           "%u of %u workers joined the benchmark at %s in the store %s in time; missing: rank%s %s; here: this "
            "worker%s%s%s%s%s",
            meet->size - count, meet->size, meet->prefix, weft_store_name(meet->store), text_s(count),
            missing.data ? missing.data : "?", meet->joined ? "" : ", which had no rank yet", here.size ? ", and " : "",

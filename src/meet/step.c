@@ -41,7 +41,7 @@ static int somebody_left(struct meet *meet, void *arg) {
     return 0;
   meet_add_name(meet, rank, &who);
   int err =
-      fail(WEFT_ERR_PEER_LOST, "%s has left before it came to \"%s\"", who.data ? who.data : "a worker", step->name);
+      fail(WEFT_ERR_PEER_LOST, "%s has left before it reached \"%s\"", who.data ? who.data : "a worker", step->name);
   text_free(&who);
   return err;
 }
@@ -51,7 +51,7 @@ enum { MAX_NAMED = 8 };
 static void add_missing(struct meet *meet, void *arg, struct text *out) {
   const struct step *step = arg;
   uint32_t missing = 0;
-  text_add(out, "not all workers came to \"%s\" in time; missing: ", step->name);
+  text_add(out, "not all workers reached \"%s\" in time; missing: ", step->name);
   for (uint32_t rank = 0; rank < meet->size; rank++) {
     if (has_come(meet, rank, step))
       continue;
@@ -73,7 +73,7 @@ static int put(struct meet *meet, const struct step *step, const json_t *mine) {
   char *value = json ? json_dumps(json, JSON_COMPACT) : NULL;
   json_decref(json);
   if (!value)
-    return fail(WEFT_ERR_NOMEM, "no memory for what this worker brings to \"%s\"", step->name);
+    return fail(WEFT_ERR_NOMEM, "no memory for what this worker sends at \"%s\"", step->name);
   meet_key(meet, key, "step/%s/%u/%u", meet->meeting, step->number, meet->rank);
   meet_key(meet, old, "step/%s/%u/%u", meet->meeting, step->number - 2, meet->rank);
   struct weft_store_op ops[] = {

@@ -129,7 +129,7 @@ int metrics_door_start(struct metrics_door *door, struct MHD_Daemon *daemon) {
   door->daemon = daemon;
   int error = thread_create(&door->thread, NULL, run, door);
   door->has_thread = error == 0;
-  return error ? fail_thread(error, "the thread that accepts those who read metrics") : 0;
+  return error ? fail_thread(error, "the thread that accepts the readers of metrics") : 0;
 }
 
 static int descriptor_of(struct MHD_Connection *connection) {

@@ -68,7 +68,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
   (void)version, (void)data;
   struct metrics_server *server = arg;
   if (!*state && !may_read(server, connection))
-    return refuse(connection, MHD_HTTP_UNAUTHORIZED, "these metrics want the bearer that the token gives\n");
+    return refuse(connection, MHD_HTTP_UNAUTHORIZED, "these metrics need the bearer token that the token gives\n");
   if (!*state) { // the request's head; the answer follows after the body, which must be empty
     metrics_door_known(server->door, connection);
     *state = server;

@@ -43,10 +43,10 @@ static int hello(struct target *target, const json_t *message) {
   uint64_t version, bytes;
   int rc = p2p_number(message, "version", &version);
   if (rc == 0 && version != P2P_VERSION)
-    rc =
-        fail(WEFT_ERR_VERSION,
-             "the target's weft p2p speaks version %d, and the initiator's version %" PRIu64 ": take one Weft for both",
-             P2P_VERSION, version);
+    rc = fail(WEFT_ERR_VERSION,
+              "the target's weft p2p uses version %d of the protocol, and the initiator's version %" PRIu64
+              ": take one Weft for both",
+              P2P_VERSION, version);
   if (rc == 0)
     rc = p2p_number(message, "bytes", &bytes);
   if (rc == 0)

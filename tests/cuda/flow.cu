@@ -233,7 +233,7 @@ void checked(rank &r) {
   weft_ep_route_t *route = make_route(r);
   r.fill(240, first_ranks(RANKS));
   const std::vector<int64_t> right = r.selections_of(r.index, 240);
-  check_route(r, route, right, false, "the route knows no top-k");
+  check_route(r, route, right, false, "the route has no top-k");
   r.must(weft_ep_route_plan(route, r.wide, TOKENS, r.stream), "weft_ep_route_plan");
   for (int round = 0; round < 3; round++) { // the first fills, the others go by it
     for (size_t at : places) {

@@ -80,7 +80,7 @@ class Ways:
 
 def check_good(ways):
     ways.expect(("peer", "ok", "through w0"), ("peer-back", "ok", "can connect to this host"),
-                ("peer-mtu", "ok", "256 KiB came back whole; the MTU is 9000"))
+                ("peer-mtu", "ok", "256 KiB returned whole; the MTU is 9000"))
 
 
 def check_mtu(ways):

@@ -56,7 +56,7 @@ static void a_rank_has_its_own_nics_and_the_host_s_lists(void **state) {
   is("NCCL_SOCKET_IFNAME", "=eth9");
   is("GLOO_SOCKET_IFNAME", "eth9");
   is("FI_TCP_IFACE", "eth9");
-  is_left_out("NCCL_IB_DISABLE", "nothing here speaks against");
+  is_left_out("NCCL_IB_DISABLE", "nothing on this host rules out");
   is_left_out("NVSHMEM_REMOTE_TRANSPORT", "its default");
   is_left_out("CUDA_VISIBLE_DEVICES", "it stays as it is");
   topology_choice_free(choice);
@@ -140,7 +140,7 @@ static void all_ranks_have_all_adapters(void **state) {
   choice = host_choose("p6_b200", "ibp115s0f0", NULL); // who names it gets it
   make_exports(choice, true, 0, "enp71s0");
   is("NCCL_IB_HCA", "=ibp115s0f0:1");
-  is_left_out("NCCL_IB_DISABLE", "nothing here speaks against");
+  is_left_out("NCCL_IB_DISABLE", "nothing on this host rules out");
   is_left_out("FI_PROVIDER", "knows best");
   topology_choice_free(choice);
 }
@@ -150,7 +150,7 @@ static void a_transport_that_cannot_work_is_taken_out(void **state) {
   struct topology_choice *choice = host_choose("no_nic", "", NULL);
   struct topology_exports_facts facts = {.choice = choice, .gpu = -1};
   num_exports = topology_exports(&facts, exports);
-  is_left_out("UCX_TLS", "nothing here speaks against one");
+  is_left_out("UCX_TLS", "nothing on this host rules one out");
   facts.cma_refused = true;
   num_exports = topology_exports(&facts, exports);
   is("UCX_TLS", "^cma");

@@ -135,7 +135,7 @@ static int load(struct agent_store_thread *store_thread, const struct store_name
   size_t length = strlen(description->name); // the key's name may have a label behind it
   char behind = strncmp(description->name, name->name, length) == 0 ? name->name[length] : ' ';
   if ((behind != '\0' && behind != STORE_THREAD_SEPARATOR) || strchr(description->name, STORE_THREAD_SEPARATOR))
-    err = fail(WEFT_ERR_PROTOCOL, "under the name %s stands metadata of %s", name->name, description->name);
+    err = fail(WEFT_ERR_PROTOCOL, "the store has metadata of %s under the name %s", name->name, description->name);
   else if (alive && !same)
     agent_peer_end(store_thread->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
                    "another incarnation has its name in the store");

@@ -60,7 +60,7 @@ static int read_identity(struct wire_reader *reader, struct agent_description *d
   if (!err && !*description->name)
     err = fail(WEFT_ERR_PROTOCOL, "metadata of an agent without a name");
   if (!err && (description->incarnation == 0 || description->incarnation == WEFT_PEER_SELF))
-    err = fail(WEFT_ERR_PROTOCOL, "metadata of agent %s has an incarnation that is none", description->name);
+    err = fail(WEFT_ERR_PROTOCOL, "metadata of agent %s has an invalid incarnation", description->name);
   return err;
 }
 

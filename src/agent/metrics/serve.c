@@ -52,7 +52,7 @@ int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t
   if (!size || (cap > 0 && !out))
     return fail(WEFT_ERR_INVALID, "%s is NULL", !size ? "size" : "text");
   if (!agent->seals)
-    return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, and its metrics ask for nothing", agent->name);
+    return fail(WEFT_ERR_NOT_FOUND, "agent %s has no token, so anybody can read its metrics", agent->name);
   *size = METRICS_BEARER + 1;
   if (cap == 0)
     return 0;

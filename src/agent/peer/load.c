@@ -119,7 +119,7 @@ static int check_identity(const struct agent_description *description) {
 static int adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *id) {
   struct agent_peer *peer = agent_peer_named(agent, description->name);
   if (only != 0 && (!peer || peer->id != only))
-    return fail(WEFT_ERR_PROTOCOL, "it speaks of %s, which is not itself", description->name);
+    return fail(WEFT_ERR_PROTOCOL, "it describes %s, which is another agent", description->name);
   bool known = peer != NULL, changed = true;
   if (strcmp(description->name, agent->name) == 0) {
     if (description->incarnation != agent->incarnation)

@@ -92,7 +92,7 @@ static void make_room_for_gone(weft_agent_t *agent, struct agent_peer *peer) {
     peer->room_gone = room;
     return;
   }
-  log_debug("agent %s: old metadata of %s may bring regions back that have gone", agent->name, peer->name);
+  log_debug("agent %s: old metadata of %s may bring back regions that were deregistered", agent->name, peer->name);
   qsort(peer->gone, peer->num_gone, sizeof *peer->gone, compare_ids);
   uint32_t half = (peer->num_gone + 1) / 2;
   peer->num_gone -= half;

@@ -72,7 +72,7 @@ enum { BENCH_STORE_PORT = 9999 };
 #define BENCH_OPTION_ROWS_OUTPUT(TARGET, FIELD_) \
   {.section = "Repeats and output", .name = "repeat", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 1000, \
    .preset = "1", OPTION_FIELD(TARGET, FIELD_.repeat), \
-   .help = "measure everything so often, by turns, so that 'weft compare' can tell a change from noise"}, \
+   .help = "measure everything so often, by turns, so that 'weft compare' can distinguish a change from noise"}, \
   {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms", \
    .preset = "30000", .variable = "WEFT_TIMEOUT_MS", OPTION_FIELD(TARGET, FIELD_.timeout_ms), \
    .help = "a transfer, or an answer of another worker, must have come after so long"}, \

@@ -90,7 +90,7 @@ static int describe(struct traffic_worker *worker, bool front, json_t **out) {
   *out = json_pack("{s:o, s:s, s:b, s:s, s:i, s:o}", "agent", card, "boot", boot, "front", front, "gpu",
                    worker->memories.gpu_uuid, "gpu_index", worker->memories.has_gpu ? (int)worker->memories.gpu : -1,
                    "areas", traffic_memories_describe(&worker->memories));
-  return *out ? 0 : fail(WEFT_ERR_NOMEM, "no memory for what a worker tells of itself");
+  return *out ? 0 : fail(WEFT_ERR_NOMEM, "no memory for the description of a worker");
 }
 
 static int load(struct traffic_worker *worker, uint32_t rank, const json_t *fact, struct traffic_far *far) {

@@ -72,7 +72,7 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_bench_kv = {
     .name = "bench kv",
-    .summary = "work out the blocks of a KV cache and who sends them",
+    .summary = "work out the blocks of a KV cache and which worker sends them",
     .description =
         "A request's keys and values (its KV cache) are computed by prefill workers and then sent to decode workers, "
         "which are divided by tensor and by pipeline parallelism, each side in its own way. From the model's "

@@ -23,7 +23,7 @@ struct cli_kv {
    .help = "config.json of another model, as Hugging Face has it"},                                                    \
   {.name = "tp", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS, .preset = "1",               \
    CLI_KV_FIELD(target, kv_member, settings.tp), .help = "tensor parallelism of the prefill workers, which divides "   \
-   "KV heads; a head stands on several workers where there are more of these"},                                        \
+   "KV heads; if there are more workers than heads, several have the same head"},                                      \
   {.name = "pp", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS, .preset = "1",               \
    CLI_KV_FIELD(target, kv_member, settings.pp), .help = "pipeline parallelism of the prefill workers, which divides " \
    "layers"},                                                                                                          \

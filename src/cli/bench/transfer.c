@@ -143,7 +143,7 @@ static const struct cli_example examples[] = {
     {"weft bench transfer --backend SHM,UCX --repeat 5 --json runs.json",
      "two transports by turns, for 'weft compare'"},
     {"weft bench transfer --backend UCX --num_initiator_dev 4 --num_target_dev 4 --local_workers 4 --listen 10.0.0.1",
-     "on one host: four initiators, who wait for four targets; it prints the command for the other host"},
+     "on one host: four initiators, which wait for four targets; it prints the command for the other host"},
     {"weft bench transfer --backend POSIX --filepath /mnt/nvme --op_type READ --pipeline_depth 16",
      "reads of files, past the page cache"},
     {NULL, NULL},
@@ -168,7 +168,7 @@ const struct cli_command cli_bench_transfer = {
         "own: "
         "percentiles of each request's latency, the bandwidth of the time in which all initiators moved, its bound, "
         "and "
-        "who was slowest. --json writes all of it, for 'weft compare'.\n"
+        "which worker was slowest. --json writes all of it, for 'weft compare'.\n"
         "Exit status 1 means that a figure is not to be believed (the table says why), 2 that the options were wrong "
         "or "
         "differ among workers, 4 wrong data, 5 that a worker was lost, 124 that a deadline passed, 130 Ctrl-C.",

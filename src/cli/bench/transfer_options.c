@@ -42,9 +42,9 @@ const struct cli_option cli_bench_transfer_rows[] = {
    .help = "what carries the bytes: UCX, LIBFABRIC, SHM, CUDA, or AUTO (the cheapest); POSIX, GDS or GDS_MT for files; "
    "OBJ for objects of S3. Several with commas between them are measured by turns"},
   CHOICE("op-type", op_type, transfer_op_names, "OP", "WRITE", "direction of the transfers"),
-  CHOICE("scheme", scheme, transfer_scheme_names, "SCHEME", "pairwise", "who moves with whom: initiator i with target "
-         "i; all initiators with one target; one initiator with all targets; or tp, where each of the fewer moves with "
-         "an equal share of the more"),
+  CHOICE("scheme", scheme, transfer_scheme_names, "SCHEME", "pairwise", "which workers exchange data: initiator i with "
+         "target i; all initiators with one target; one initiator with all targets; or tp, where each worker of the "
+         "smaller side exchanges data with an equal share of the larger side"),
   CHOICE("mode", mode, transfer_mode_names, "MODE", "SG", "SG: a worker for each device; MG: two workers, which have "
          "all devices"),
   NUMBER("num-initiator-dev", num_initiator_dev, 1, 64, "1", "initiators: workers with SG, devices of one with MG"),

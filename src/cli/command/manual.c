@@ -84,10 +84,11 @@ void cli_help_write_manual(FILE *out, const struct cli_command *const *list) {
   for (size_t i = 0; list[i]; i++)
     if (!list[i]->hidden)
       write_command(out, list[i]);
-  fputs(".SH ENVIRONMENT\nEvery command says which variables that begin with WEFT_ mean nothing, and which have a "
-        "wrong value; it fails where it would use that value.\nThere are the variables that are named with the options "
-        "above, and:\n",
-        out);
+  fputs(
+      ".SH ENVIRONMENT\nEvery command names the variables that begin with WEFT_ and are unknown, and those that have a "
+      "wrong value; it fails where it would use that value.\nThere are the variables that are named with the options "
+      "above, and:\n",
+      out);
   for (const struct cli_variable *variable = cli_variables; variable->name; variable++) {
     fprintf(out, ".TP\n.B %s\n", variable->name);
     write_plain(out, variable->help);

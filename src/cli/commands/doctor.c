@@ -204,7 +204,7 @@ const struct cli_command cli_doctor = {
         "a problem, with what it means and how to mend it. Ends with status 3 when there is a problem.\n"
         "With --listen it is the other side of --peer: it prints its port, then the command to be run on the other "
         "host "
-        "(with a token of its own making, unless one is given), sends back what it receives, and tries to connect to "
+        "(with a token that it makes, unless one is given), sends back what it receives, and tries to connect to "
         "the caller, so that the way back is known too. A caller with the token learns its MTU and nothing else.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -44,12 +44,12 @@ static const struct cli_option rows[] = {
    .preset_note = "as many as the plan ever has live", FIELD(config.num_processes),
    .help = "rank processes that this agent has room for"},
   {.name = "num-agents", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = EP_MAX_CAPACITY,
-   .preset_note = "1; where the plan needs more slots than --num-processes, others may come at any time",
+   .preset_note = "1; if the plan needs more slots than --num-processes, others may join at any time",
    FIELD(config.num_agents), .help = "agents that the lead waits for before it starts, itself included"},
   {.name = "agents", .type = OPTION_ENUM, .metavar = "HOW", .preset = "fixed", .choices = agents, FIELD(config.agents),
    .help = "what the end of another agent is: the end of the run (fixed), or the loss of the ranks that ran there "
    "(elastic). Then a phase that loses ranks is measured again without them, they come back with the next phase that "
-   "names them, on an agent that has come in its place, agents may come at any time, and SIGTERM lets one leave with "
+   "names them, on an agent that replaces theirs, agents may join at any time, and SIGTERM lets one leave with "
    "exit status 0. The end of the lead is always that of the run"},
   {.name = "launcher", .type = OPTION_FLAG, FIELD(launcher),
    .help = "srun or mpirun has started this command several times: take from it how many agents there are, which one "
@@ -151,7 +151,7 @@ static const struct cli_option rows[] = {
    .help = "a peer that is silent for so long in an operation is lost"},
   {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 86400, .unit = "s",
    .preset = "60", .variable = "WEFT_STARTUP_TIMEOUT", FIELD(config.startup_timeout_s),
-   .help = "a rank that was launched, or an agent that is expected, must have come after so long"},
+   .help = "how long to wait for a rank that was launched, or for an agent that is expected"},
 
   {.section = "Output", .name = "run-dir", .type = OPTION_PATH, .metavar = "DIR", .variable = "WEFT_RUN_DIR",
    .preset_note = "weft-run/ and the time", FIELD(config.run_dir),

@@ -71,7 +71,7 @@ const struct cli_command cli_info = {
     .description = "Prints version and build, the versions of the libraries here and what Weft avoids in them, "
                    "the transports and what each can do on this host, its GPUs, the limits that matter, "
                    "and every option and environment variable with its default, its present value and where that "
-                   "comes from. It also names each WEFT_ variable that means nothing.",
+                   "comes from. It also names each WEFT_ variable that is unknown.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -84,7 +84,7 @@ static const struct cli_option rows[] = {
 
   {.section = "Time limit and output", .name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10,
    .max = 600000, .unit = "ms", .preset = "30000", .variable = "WEFT_TIMEOUT_MS", FIELD(config.timeout_ms),
-   .help = "a transfer, an answer of the peer, or the initiator that a target waits for, must have come after so long"},
+   .help = "how long to wait for a transfer, for an answer of the peer, and at a target for the initiator"},
   {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 0, .max = 86400, .unit = "s", .preset = "0",
    FIELD(config.startup_timeout_s),
    .help = "an initiator tries for so long to reach a target that is not there yet; 0: once"},
@@ -179,7 +179,7 @@ static int run(const struct cli_call *call) {
     return 128 + stop_came();
   }
   if (err == P2P_REFUSED) {
-    fprintf(stderr, "weft p2p: rates were refused, for they cannot be true: the report says which, and why%s\n",
+    fprintf(stderr, "weft p2p: rates were refused, because they cannot be true: the report says which, and why%s\n",
             config->memory == P2P_MEMORY_CUDA ? " (copies within one GPU are measured where --target-gpu-id names it)"
                                               : "");
     return 1;
@@ -197,7 +197,7 @@ const struct cli_command cli_p2p = {
         "place. The initiator chooses the size of the target's buffer and the sizes that are measured; each side "
         "chooses its own kind of memory.\n"
         "Each row of the report appears when it is measured, and stays when the run is interrupted. An initiator that "
-        "comes while the target serves another one is told so, and waits for its turn.\n"
+        "connects while the target serves another one gets a notice, and waits for its turn.\n"
         "Rates stand beside what the hardware allows, in percent of it ('weft bench limits' measures that). One that "
         "is above it cannot be true, and is refused, as are those of two ends on one GPU where two were meant.\n"
         "Exit status 1 means refused rates, 4 means wrong data, 5 that the peer was lost, 124 that a deadline passed, "

@@ -77,7 +77,7 @@ const struct cli_command cli_plan = {
         "phase; one that was not active before joins. A rank that was active and is not listed leaves cleanly when "
         "the phase starts. -R is lost abruptly, in the middle of the phase's first dispatch (rank 0 cannot be). A rank "
         "that reappears joins again, as a new process. Where no rank of the phase before stays, one of them waits "
-        "until those that join have come, and keeps its process slot until then.\n"
+        "until the joining ranks have connected, and keeps its process slot until then.\n"
         "Example: [[0, 1], [0, 1, 2, 3], [0, 1, 2, -3]] starts with two ranks, adds two and kills one of them.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

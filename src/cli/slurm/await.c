@@ -34,7 +34,7 @@ static int run(const struct cli_call *call) {
 const struct cli_command cli_slurm_await = {
     .name = "slurm await",
     .summary = "wait for a phase of a run",
-    .description = "A job's script calls it where followers come late.",
+    .description = "A job's script calls it when followers are late.",
     .options = OPTION_TABLE(rows),
     .hidden = true,
     .run = run,

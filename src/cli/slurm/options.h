@@ -58,7 +58,7 @@ extern const char *const cli_slurm_containers[], *const cli_slurm_followers[]; /
    .help = "limit of each run, as Slurm reads it: minutes, H:M:S, D-H:M:S"}, \
   {.name = "warn", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 65535, .unit = "s", \
    .preset_note = "60, or a quarter of the limit where that is less", CLI_SLURM_FIELD(request.warn_s), \
-   .help = "so long before the limit the run is told, and keeps what was measured"}, \
+   .help = "so long before the limit the run gets a signal, and keeps what was measured"}, \
   {.name = "gpus-per-node", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 1024, \
    .preset_note = "the system's, else none", CLI_SLURM_FIELD(request.gpus_per_node), .help = "GPUs of each node"}, \
   {.name = "share-nodes", .type = OPTION_FLAG, CLI_SLURM_FIELD(request.share_nodes), \

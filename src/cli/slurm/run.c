@@ -34,7 +34,7 @@ static const struct cli_example examples[] = {
     {"weft slurm run --plan plans/expansion_fault_rejoin.json --nodes 2 --processes-per-node 4 --follow",
      "a plan on two nodes; its phases are shown as they pass"},
     {"weft slurm run test.toml scenario.toml system.toml", "all tests of a scenario, a job for each run"},
-    {"weft slurm run weft-slurm/DIR --follow", "a batch that stands already: submits what is not submitted yet"},
+    {"weft slurm run weft-slurm/DIR --follow", "an existing batch: submits what is not submitted yet"},
     {NULL, NULL},
 };
 

@@ -27,7 +27,7 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_slurm_verify = {
     .name = "slurm verify",
-    .summary = "check tests and scenarios of CloudAI, and tell every fault",
+    .summary = "check tests and scenarios of CloudAI, and list every fault",
     .description =
         "Reads TOML files of tests, scenarios and systems as CloudAI has them, and checks them as a whole: keys, "
         "types, "

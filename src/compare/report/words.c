@@ -117,7 +117,7 @@ static void note_method(struct text *text, const struct comparison *comparison) 
            "is at least %g %%.\n",
            options->resamples, (unsigned long long)options->seed, options->floor);
   if (count_basis(comparison, CHANGE_ITERATIONS) > 0)
-    text_add(text, "Where there is one run on each side, an interval tells how its iterations differ, and not how runs "
+    text_add(text, "If there is one run on each side, an interval shows how its iterations differ, and not how runs "
                    "do: repeat the runs to know that.\n");
   if (count_basis(comparison, CHANGE_PAIRS) > 0)
     text_add(text, "Repeats took turns and are compared pair by pair.\n");

@@ -73,7 +73,7 @@ void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_repor
   if (!peer->asked || *peer->error)
     return;
   if (peer->bulk_sent && !peer->bulk_came) {
-    doctor_find(report, DOCTOR_PROBLEM, "small messages come back from %s, but 256 KiB do not (MTU %d here, %d there)",
+    doctor_find(report, DOCTOR_PROBLEM, "small messages return from %s, but 256 KiB do not (MTU %d here, %d there)",
                 peer->name, own, other);
     doctor_means(report, "something on the way drops large packets without notice");
     doctor_fix(report, "'ping -M do -s %d %s' tries one packet; give both hosts and the switches between them one MTU",
@@ -88,6 +88,6 @@ void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_repor
     doctor_means(report, "a tunnel or a router on the way cuts packets down");
     doctor_fix(report, "use one MTU along the way, or a way without the tunnel");
   } else if (peer->answered && peer->bulk_came) {
-    doctor_find(report, DOCTOR_OK, "256 KiB came back whole; the MTU is %d", own);
+    doctor_find(report, DOCTOR_OK, "256 KiB returned whole; the MTU is %d", own);
   }
 }

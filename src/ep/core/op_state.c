@@ -12,6 +12,6 @@ int ep_op_check_state(uint64_t number, bool open, enum ep_op_state state, enum e
                 call, (unsigned long long)number);
   if (state == wanted)
     return 0;
-  return fail(WEFT_ERR_INVALID, "%s: operation %llu has come to %s, but must have come to %s", call,
-              (unsigned long long)number, come[state], come[wanted]);
+  return fail(WEFT_ERR_INVALID, "%s: operation %llu is at %s, but must be at %s", call, (unsigned long long)number,
+              come[state], come[wanted]);
 }

@@ -81,10 +81,10 @@ static int check_fds(const weft_ep_t *ep, const struct ep_handshake_message *mes
   if (cut && count < wanted)
     return fail_errno(EMFILE, "cannot take the windows of rank %d", message->rank);
   if (windows && count < wanted)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d came without its windows", message->rank);
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d arrived without its windows", message->rank);
   if (cut || count != wanted)
     return fail(WEFT_ERR_PROTOCOL,
-                "a handshake message of rank %d came with more than the %u descriptors that it needs", message->rank,
+                "a handshake message of rank %d arrived with more than the %u descriptors that it needs", message->rank,
                 wanted);
   return 0;
 }

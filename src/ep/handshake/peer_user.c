@@ -47,7 +47,7 @@ int ep_user_check(int socket) {
     return fail(WEFT_ERR_AUTH, "a process of user %u is at the other end; this rank is user %u's", peer.uid, own);
   if (own == first_number("/proc/sys/kernel/overflowuid", OVERFLOW_UID) && !maps_everybody())
     return fail(WEFT_ERR_AUTH,
-                "a process at the other end cannot be told from others: user %u stands for all who have "
+                "the process at the other end cannot be distinguished from others: user %u stands for all that have "
                 "no number in this user namespace",
                 own);
   return 0;

@@ -38,7 +38,7 @@ static bool receive_all(weft_ep_t *ep, struct ep_op *op, bool weights) {
       continue;
     struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
     enum ep_wait came = ep_wait_word(ep, member->link, &slot->combine.flag, wanted, deadline_ns,
-                                     "its combine did not come by the deadline");
+                                     "its combine did not arrive by the deadline");
     if (came == EP_WAIT_INTERRUPTED)
       return false;
     member->lost =

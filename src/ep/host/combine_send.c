@@ -22,7 +22,8 @@ static int check_send(const weft_ep_t *ep, const struct ep_op *op, const struct 
   for (uint32_t i = 0; i < op->num_members; i++)
     rows += op->members[i].received ? op->members[i].rows_in : 0;
   if (op->placed && args->y)
-    return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has told where to write it");
+    return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has returned where the rows are "
+                                  "to be written: leave y NULL");
   if (op->placed && args->dtype && args->dtype != WEFT_EP_COMBINE_BF16)
     return fail(WEFT_ERR_INVALID, "combine_send: dtype is %d, but rows that weft_ep_combine_rows placed are bf16",
                 (int)args->dtype);
@@ -184,7 +185,7 @@ static enum ep_wait take_weights(weft_ep_t *ep, struct ep_op *op, const struct e
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
   enum ep_wait came =
       ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
-                   deadline_ns, "its weights did not come by the deadline");
+                   deadline_ns, "its weights did not arrive by the deadline");
   if (came != EP_WAIT_CAME)
     return came;
   memcpy(inbox->weight, ep_weights_row(ep, member->link->in.memory, op->number, 0),
@@ -258,7 +259,7 @@ static int check_fits(const weft_ep_t *ep, const struct ep_op *op, const char *c
   for (uint32_t i = 0; layout->flows && i < op->num_members; i++)
     if (op->members[i].received && op->members[i].rows_in > layout->window_rows)
       return fail(WEFT_ERR_LIMIT,
-                  "%s: %u rows came from rank %d, but a window of %llu bytes holds %u: call weft_ep_combine with y, "
+                  "%s: %u rows arrived from rank %d, but a window of %llu bytes holds %u: call weft_ep_combine with y, "
                   "where they flow back in pieces, or open the group with larger window_bytes",
                   call, op->members[i].rows_in, op->members[i].rank, (unsigned long long)layout->window_bytes,
                   layout->window_rows);

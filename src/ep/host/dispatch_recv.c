@@ -141,7 +141,8 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
     info->rows_needed = needed;
   if (recv->told || recv->lost)
     notify(ep, op, recv, 0, needed, mark);
-  return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u came: call again with more", recv->rows,
+  return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u arrived: call again with more",
+              recv->rows,
               recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
 

@@ -52,7 +52,7 @@ static int lay_piece(weft_ep_t *ep, struct ep_op *op, uint32_t index, const stru
   const volatile struct ep_dispatch_head *head =
       &ep_slot(&ep->layout, member->link->in.memory, batch->number)->dispatch;
   if (head->count != member->rows_in)
-    return fail(WEFT_ERR_PROTOCOL, "a piece of its rows speaks of other rows than the first");
+    return fail(WEFT_ERR_PROTOCOL, "a piece of its rows announces another number of rows than the first piece");
   if (ep_op_keeps(op))
     return ep_kept_lay(ep, op, index, batch, recv);
   int rc = ep_rows_check(ep, op, index, batch);
@@ -119,7 +119,7 @@ static bool receive_next(weft_ep_t *ep, struct ep_op *op, uint32_t index, const 
   struct ep_batch batch = next_piece(ep, op, member);
   int rc = flag != number + 1 ? fail(WEFT_ERR_PROTOCOL, "it overwrote rows that had not been taken")
            : !is_sound(ep, member, &batch)
-               ? fail(WEFT_ERR_PROTOCOL, "piece %u of its rows has %u, of %u that are to come", member->pieces_in,
+               ? fail(WEFT_ERR_PROTOCOL, "piece %u of its rows has %u, and %u are left to arrive", member->pieces_in,
                       batch.count, member->rows_in - member->rows_laid)
                : lay_piece(ep, op, index, &batch, recv);
   if (rc == 0) {
@@ -169,7 +169,7 @@ bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
     else if (is_over(ep, op))
       break;
     else
-      going = ep_flow_wait(ep, op, &pause, awaits, "its rows did not come, or ours were not taken, by the deadline");
+      going = ep_flow_wait(ep, op, &pause, awaits, "its rows did not arrive, or it did not take ours, by the deadline");
   }
   ep_flow_wait_end(ep, op, &pause);
   ep->holds = held;

@@ -130,7 +130,7 @@ static bool follow_newer(weft_ep_t *ep, struct ep_op *op, struct ep_member *memb
     pass_over(ep, op, member, receiving);
   } else if (!receiving->interrupted) { // only the peer says so, and not the store: this is no reason to remove the
                                         // peer from the group
-    ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not come here by the deadline");
+    ep_link_down(ep, member->link, EP_LINK_DOUBTED, "it runs in a view that has not arrived here by the deadline");
     lose(member, receiving);
   }
   group_view_unref(view);
@@ -283,7 +283,7 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     struct ep_member *member = &op->members[i];
     if (!awaited(member) || (patient && ep_link_waits(ep, member->link)))
       continue;
-    ep_link_down(ep, member->link, state, "its dispatch did not come by the deadline");
+    ep_link_down(ep, member->link, state, "its dispatch did not arrive by the deadline");
     lose(member, receiving);
   }
   receiving->deadline_ns = clock_deadline_ms(ep->op_timeout_ms);

@@ -78,7 +78,7 @@ static int check_memory(const weft_ep_t *ep, const struct ep_handshake_message *
 
 int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_message *message, size_t size) {
   if (size < offsetof(struct ep_handshake_message, kind) || message->magic != magic)
-    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no handshake message of a Weft rank", size);
+    return fail(WEFT_ERR_PROTOCOL, "what arrived (%zu bytes) is no handshake message of a Weft rank", size);
   if (message->version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_VERSION,
                 "the peer's windows have layout version %u, ours %u: use one version of Weft everywhere",
@@ -126,7 +126,7 @@ struct ep_tcp_message ep_tcp_message_make(const weft_ep_t *ep, enum ep_handshake
 
 static int check_head(const struct ep_tcp_message *tcp, size_t size) {
   if (size < offsetof(struct ep_tcp_message, message) || tcp->magic != tcp_magic)
-    return fail(WEFT_ERR_PROTOCOL, "what came (%zu bytes) is no handshake message of a Weft rank", size);
+    return fail(WEFT_ERR_PROTOCOL, "what arrived (%zu bytes) is no handshake message of a Weft rank", size);
   return 0;
 }
 
@@ -153,10 +153,10 @@ static int check_rest(const weft_ep_t *ep, const struct ep_tcp_message *tcp) {
     return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d has a transport whose name does not end",
                 tcp->message.rank);
   if (tcp->address_size > sizeof tcp->address || tcp->key_size > sizeof tcp->key)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d speaks of an address of %u bytes and a key of %u",
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d announces an address of %u bytes and a key of %u",
                 tcp->message.rank, tcp->address_size, tcp->key_size);
   if (tcp->rings_key_size > sizeof tcp->rings_key)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d speaks of a key of %u bytes for its rings",
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d announces a key of %u bytes for its rings",
                 tcp->message.rank, tcp->rings_key_size);
   return 0;
 }

@@ -74,7 +74,7 @@ void ep_links_report(weft_ep_t *ep, const struct group_view *view) {
     bool news = state != EP_LINK_UP && state != EP_LINK_DOUBTED && !atomic_exchange(&link->reported, true);
     pthread_mutex_unlock(&ep->links.lock);
     if (news)
-      report(ep, member->rank, member->incarnation, state, "it was gone when the view with it came");
+      report(ep, member->rank, member->incarnation, state, "it was gone when the view with it arrived");
   }
 }
 
@@ -138,7 +138,7 @@ static void supersede(struct ep_links *links, struct ep_link *old) {
 }
 
 static void take_down_superseded(weft_ep_t *ep, struct ep_link *old) {
-  ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation came");
+  ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation has connected");
   // The owner retires the old link at its next call; until then a rank may connect again and again.
   if (!old->remote && !old->was_active) {
     ep_window_discard(&old->in);

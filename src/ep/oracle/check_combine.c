@@ -38,7 +38,7 @@ static bool check_weight(const struct combine *combine, uint32_t token, uint32_t
   if (answer->out_weights[at] == right)
     return true;
   return oracle_wrong(combine->verdict, "combine: out_weights[%u][%u] is %a, should be %a%s", token, k,
-                      (double)answer->out_weights[at], (double)right, came ? "" : " (nothing came)");
+                      (double)answer->out_weights[at], (double)right, came ? "" : " (nothing arrived)");
 }
 
 static bool check_token(struct combine *combine, uint32_t token) {
@@ -78,7 +78,9 @@ static bool check_arguments(const struct combine *combine, int32_t rank) {
     return oracle_wrong(combine->verdict, "case: rank %d has tokens, but no x that experts can see", rank);
   if (combine->test->num_partial > 0 &&
       (!result || result->num_missing > result->missing_cap || (result->num_missing > 0 && !result->missing)))
-    return oracle_wrong(combine->verdict, "case: no whole list of what is missing, to tell what a lost rank brought");
+    return oracle_wrong(
+        combine->verdict,
+        "case: the list of missing selections is not complete, so it does not show what a lost rank sent");
   return true;
 }
 

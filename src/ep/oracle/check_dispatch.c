@@ -141,7 +141,7 @@ static bool check_counts(struct walk *walk, const struct weft_ep_info *info, uin
   }
   uint64_t needed = place_parts(walk, counts, tokens);
   if (needed > recv->rows)
-    return oracle_wrong(walk->verdict, "dispatch: %" PRIu64 " rows came, there is room for %u", needed, recv->rows);
+    return oracle_wrong(walk->verdict, "dispatch: %" PRIu64 " rows arrived, there is room for %u", needed, recv->rows);
   if (info && !check_info(walk, info, by_expert(walk) ? selections : tokens, needed))
     return false;
   return check_ends(walk, counts) && check_padding(walk, counts);
@@ -201,7 +201,7 @@ static bool check_slots(struct walk *walk, const struct oracle_source *source, i
     if (is == right[k])
       continue;
     if (token < 0)
-      return oracle_wrong(walk->verdict, "dispatch: slot[%u][%u] (rank %d, not come) is %d, should be -1", pair, k,
+      return oracle_wrong(walk->verdict, "dispatch: slot[%u][%u] (rank %d, not arrived) is %d, should be -1", pair, k,
                           source->rank, is);
     return oracle_wrong(walk->verdict,
                         "dispatch: slot[%u][%u] (token %" PRId64 " of rank %d) is %d, should be %" PRId64, pair, k,
@@ -307,7 +307,8 @@ static bool check_arguments(const struct walk *walk) {
   if (!recv->x || !recv->counts || (has_scales(test) && !recv->scales))
     return oracle_wrong(walk->verdict, "dispatch: no x, counts or scales to judge");
   if (test->num_partial > 0 && (!recv->range || !recv->src_rank || !recv->src_token))
-    return oracle_wrong(walk->verdict, "case: no range, src_rank or src_token to tell what came of a lost rank");
+    return oracle_wrong(walk->verdict,
+                        "case: without range, src_rank or src_token nothing shows which rows of a lost rank arrived");
   return true;
 }
 

@@ -16,7 +16,7 @@ bool walk_wrong(const struct walk *walk, const struct row *row, const char *form
   if (!row->source)
     snprintf(what, sizeof what, "between the parts");
   else if (row->token < 0)
-    snprintf(what, sizeof what, "of rank %d, not come", row->source->rank);
+    snprintf(what, sizeof what, "of rank %d, not arrived", row->source->rank);
   else
     snprintf(what, sizeof what, "token %u of rank %d", (uint32_t)row->token, row->source->rank);
   return oracle_wrong(walk->verdict, "dispatch: %srow %u (%s): %s", part, row->index, what, detail);

@@ -56,7 +56,7 @@ int ep_update_check(const struct ep_layout *layout, const void *bytes, size_t si
     return fail(WEFT_ERR_VERSION, "it sent a message of version %u, and ours is %u: use one version of Weft everywhere",
                 update.version, EP_LAYOUT_VERSION);
   if (update.count > EP_WORDS || size != head + update.count * sizeof *update.words)
-    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes that speaks of %u words", size, update.count);
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes that announces %u words", size, update.count);
   for (uint32_t i = 0; i < update.count; i++)
     if (!is_theirs(layout, &update.words[i]))
       return fail(WEFT_ERR_PROTOCOL, "it sent a word for place %u, offset %u, where it must not write",

@@ -217,7 +217,7 @@ static void make_room(weft_ep_t *ep, struct callers *callers, bool tcp, bool pro
       ep_callers_receive(ep, callers, said.fd);
     int i = find_caller(callers, said.fd);
     if (i >= 0 && callers->entry[i].handshake.stage == before)
-      hang_up(ep, callers, i, "a caller did not go on, and others came");
+      hang_up(ep, callers, i, "a caller did not continue, and others called");
   }
 }
 

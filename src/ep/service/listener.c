@@ -47,7 +47,7 @@ static int describe_host(const char *id, char *out, size_t cap) {
   if (rc != 0)
     return rc;
   if (stat("/proc/self/ns/net", &network) != 0)
-    return fail_errno(errno, "cannot tell the network namespace from /proc/self/ns/net");
+    return fail_errno(errno, "cannot find out the network namespace from /proc/self/ns/net");
   snprintf(out, cap, "%s-%llu%s%s", boot, (unsigned long long)network.st_ino, id ? "/" : "", id ? id : "");
   return 0;
 }

@@ -120,6 +120,7 @@ int ep_awaiting_timed_out(const weft_ep_t *ep, uint64_t epoch) {
         "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
         "deadline: they do so when they run operations",
         ep->rank);
-  return fail(WEFT_ERR_TIMEOUT, "view %llu, which this rank is to run in, has not come from the store by the deadline",
+  return fail(WEFT_ERR_TIMEOUT,
+              "view %llu, in which this rank is to run, has not arrived from the store by the deadline",
               (unsigned long long)epoch);
 }

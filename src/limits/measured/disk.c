@@ -121,9 +121,10 @@ static int open_file(const char *folder, int *fd) {
   if (*fd >= 0)
     return 0;
   if (errno == EINVAL || errno == EOPNOTSUPP || errno == EISDIR)
-    return fail(WEFT_ERR_UNSUPPORTED,
-                "%s is on a file system without O_DIRECT or O_TMPFILE, so its disk cannot be told from the page cache",
-                folder);
+    return fail(
+        WEFT_ERR_UNSUPPORTED,
+        "%s is on a file system without O_DIRECT or O_TMPFILE, so the disk cannot be measured without the page cache",
+        folder);
   return fail_errno(errno, "cannot make a file in %s", folder);
 }
 

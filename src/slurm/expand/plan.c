@@ -155,7 +155,7 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
     return;
   }
   if (plan && file)
-    slurm_fault(maker->faults, file->at, "input_json stands beside plan; want one of them");
+    slurm_fault(maker->faults, file->at, "input_json is given beside plan; want one of them");
   const struct toml_value *value = plan ? plan : file;
   if (!value) {
     report_missing(maker);

@@ -159,9 +159,9 @@ static void check_mechanism(const struct toml_value *entry, struct slurm_faults 
   const struct toml_value *template = toml_get(entry, "test_template_name");
   struct text missing = {0};
   if (name && path)
-    slurm_fault(faults, path->key_at, "path and test_name stand together; want one of them");
+    slurm_fault(faults, path->key_at, "path and test_name are both given; want one of them");
   if (template && (name || path))
-    slurm_fault(faults, template->key_at, "test_template_name stands beside %s, whose test has its own; want one",
+    slurm_fault(faults, template->key_at, "test_template_name is given beside %s, whose test has its own; want one",
                 name ? "test_name" : "path");
   if (name || path || is_misspelt(entry, "test_name", faults) || is_misspelt(entry, "path", faults))
     return;

@@ -92,7 +92,7 @@ static int look_at_queue(struct follow *follow, struct slurm_run_state *states, 
   int err = slurm_states_read(follow->record, states, NULL);
   if (err == WEFT_ERR_TIMEOUT || err == WEFT_ERR_SYSTEM) {
     if (!follow->silent)
-      say(follow, "slurm", "%s; asks again", weft_last_error());
+      say(follow, "slurm", "%s; asking again", weft_last_error());
     follow->silent = true;
     *left = count;
     return 0;

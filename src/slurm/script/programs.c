@@ -162,7 +162,7 @@ void slurm_part_transfer(struct text *text, const struct slurm_run *run) {
 // The program has no rendezvous of its own: followers need the lead's port to be open.
 static void write_wait_for_port(struct text *text, const struct slurm_run *run) {
   text_add(text,
-           "# The program wants its lead's port open before the others come.\n"
+           "# The program needs its lead's port open before the others connect.\n"
            "port=%u\n"
            "# shellcheck disable=SC2016\n"
            "timeout %u bash -c 'until (: < \"/dev/tcp/127.0.0.1/$0\"); do sleep 0.2; done' \"$port\" 2> /dev/null ||\n"

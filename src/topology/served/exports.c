@@ -118,7 +118,7 @@ static void ucx_tls(const struct topology_exports_facts *facts, struct topology_
     say(to->value, sizeof to->value, "^cma");
     WHY(to, "processes may not read each other's memory here ('weft doctor' says why); all other transports stay");
   } else {
-    WHY(to, "UCX chooses among all of its transports, and nothing here speaks against one");
+    WHY(to, "UCX chooses among all of its transports, and nothing on this host rules one out");
   }
 }
 
@@ -140,7 +140,7 @@ static void nccl_ib_disable(const struct topology_exports_facts *facts, struct t
     say(to->value, sizeof to->value, "1");
     WHY(to, "NCCL uses Elastic Fabric Adapters by its plug-in aws-ofi-nccl, never by its own transport for verbs");
   } else {
-    WHY(to, "nothing here speaks against its transport for verbs");
+    WHY(to, "nothing on this host rules out its transport for verbs");
   }
 }
 

@@ -30,7 +30,7 @@ static const struct {
     {5009, "DEVICE_NOT_SUPPORTED", "this GPU is not supported"},
     {5010, "NVFS_DRIVER_ERROR", "the kernel module nvidia-fs failed"},
     {CUFILE_CUDA_DRIVER_ERROR, "CUDA_DRIVER_ERROR", "the CUDA driver failed"},
-    {5012, "CUDA_POINTER_INVALID", "the address is none of a GPU"},
+    {5012, "CUDA_POINTER_INVALID", "the address is not in the memory of a GPU"},
     {5013, "CUDA_MEMORY_TYPE_INVALID", "memory of this type is not supported"},
     {5014, "CUDA_POINTER_RANGE_ERROR", "the bytes go beyond their allocation"},
     {5015, "CUDA_CONTEXT_MISMATCH", "the memory belongs to another CUDA context"},

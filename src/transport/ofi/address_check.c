@@ -42,5 +42,5 @@ int ofi_name_check(uint32_t format, const void *name, size_t size, size_t own_si
               : format == FI_SOCKADDR_IN6 ? is_six(name, size)
               : format == FI_ADDR_STR     ? is_text(name, size)
                                           : size == own_size;
-  return good ? 0 : fail(WEFT_ERR_PROTOCOL, "an address of ofi has a name that is none of one endpoint");
+  return good ? 0 : fail(WEFT_ERR_PROTOCOL, "an address of ofi has a name that does not belong to one endpoint");
 }

@@ -150,9 +150,9 @@ class Measuring(Bench):
         """Ranks that share rows know of that after the first operations; the bytes are those of the last one."""
         sent = {}
         for once in ("no", "yes"):
-            result = tool.weft("bench", "ep", *SMALL[:-4], "--iterations", 40, "--topk", 4, "--as-hosts", 2, "--ranks", 4,
-                               "--mode", "throughput", "--op", "dispatch", "--route", "fresh,kept", "--json", self.file,
-                               WEFT_EP_ONCE=once)
+            result = tool.weft("bench", "ep", *SMALL[:-4], "--iterations", 40, "--topk", 4, "--as-hosts", 2,
+                               "--ranks", 4, "--mode", "throughput", "--op", "dispatch", "--route", "fresh,kept",
+                               "--json", self.file, WEFT_EP_ONCE=once)
             if "no transport to other hosts works here" in result.stderr:
                 self.skipTest("no transport to other hosts was built")
             self.assertEqual((result.returncode, result.stderr), (0, ""))

@@ -51,6 +51,7 @@ static void what_is_right_is_counted(void **state) {
   assert_int_equal(bench_ep_rehearse(&rank), 0);
   assert_int_equal(rank.result.checked, 1);
   assert_int_equal(rank.result.pairs, 16);
+  bench_ep_note_bytes(&rank);
   assert_int_equal(rank.result.logical[0], 16 * (2 * 256 + 16));
   assert_int_equal(rank.result.logical[1], 16 * 2 * 256);
   assert_int_equal(rank.result.wire[0] + rank.result.wire[1], 0);

@@ -225,7 +225,7 @@ class Stores(bench.BenchTest):
 
     def test_nobody_comes(self):
         with bench.etcd() as url:
-            self.wrong(124, "1 of 2 workers came", "--store", url, *bench.SMALL, "--startup_timeout", 1)
+            self.wrong(124, "1 of 2 workers joined", "--store", url, *bench.SMALL, "--startup_timeout", 1)
             self.assertEqual(bench.keys(url), 0)
 
 

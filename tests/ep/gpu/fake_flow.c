@@ -133,7 +133,7 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   combine.field = value;                                                                                               \
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), rc);                                                       \
   assert_says(words)
-  COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "weights come with the dispatch");
+  COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "they are given to the dispatch");
   COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
   COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them there, or set UNWEIGHTED");
   COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
@@ -456,14 +456,14 @@ static void a_changed_top_k_is_named(void **state) {
   args.field = value;                                                                                                  \
   assert_int_equal(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);                          \
   assert_says(words)
-  CHECKED(x, x, "the route knows no top-k: plan or fill it first");
+  CHECKED(x, x, "the route has no top-k: plan or fill it first");
   assert_ok(weft_ep_route_plan(route, experts, 2, NULL));
   for (int i = 0; i < 2; i++) { // the one fills, the other goes by it
     uint64_t before = weft_ep_next_op(ep);
     CHECKED(topk_idx, changed, "dispatch: topk_idx[1][0] is 3, but the route was made with 1");
     CHECKED(num_tokens, 1, "1 tokens, and those of the route are 2");
     CHECKED(topk, 1, "topk is 1, and that of the route is 2");
-    CHECKED(num_tokens_at, (const uint32_t *)y, "the route knows how many tokens there are");
+    CHECKED(num_tokens_at, (const uint32_t *)y, "the route has the number of tokens");
     CHECKED(stream, (void *)1, "check before the capture");
     assert_int_equal(weft_ep_next_op(ep), before);
     args.stream = NULL;

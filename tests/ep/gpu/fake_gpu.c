@@ -320,7 +320,7 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
   setenv("FAKE_ROWS", "3", 1);
   setenv("FAKE_MISSING", "2", 1);
   assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM);
-  assert_says("the buffer has 2 rows for each expert, and 3 came");
+  assert_says("the buffer has 2 rows for each expert, and 3 arrived");
   unsetenv("FAKE_ROWS");
   assert_int_equal(info.num_rows, 3);
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;

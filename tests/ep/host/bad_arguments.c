@@ -207,7 +207,7 @@ static void dispatch_arguments_are_checked(void **state) {
   recv.counts = counts;
   recv.x = received;
   recv.rows = 3;
-  assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_ROOM, "4 came");
+  assert_says(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_ROOM, "4 arrived");
   recv.rows = 4;
   assert_says(weft_ep_dispatch_recv(ep, op + 2, &recv, NULL), WEFT_ERR_INVALID, "not open");
   assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), 0); // the same operation, with room enough
@@ -294,7 +294,7 @@ static void rows_cast_before_come_in_place_when_they_are_too_many(void **state) 
       .size = sizeof args, .x = x, .num_tokens = 3, .topk_idx = topk_idx, .scales = scales};
   struct weft_ep_recv_args recv = {
       .size = sizeof recv, .rows = 1, .x = received, .scales = (float[2]){0}, .counts = counts};
-  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_ROOM, "3 came");
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &op), WEFT_ERR_ROOM, "3 arrived");
   recv.rows = 3;
   recv.x = NULL;
   recv.rows_at = rows_at;

@@ -115,9 +115,9 @@ static void too_few_rows_for_the_parts_are_told_and_nothing_is_written(void **st
   recv.rows = 9; // as many as there are, but the parts are 0 to 4 and 5 to 9, and end at 10
   memset(b->received, 0xA5, sizeof b->received);
   memset(b->src_rank, 0xA5, sizeof b->src_rank);
-  assert_says(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM, "has 9 rows, and 10 came");
+  assert_says(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM, "has 9 rows, and 10 arrived");
   assert_int_equal(info.rows_needed, 10);
-  assert_says(weft_ep_dispatch_recv(ep, op, &recv, &info), WEFT_ERR_ROOM, "has 9 rows, and 10 came");
+  assert_says(weft_ep_dispatch_recv(ep, op, &recv, &info), WEFT_ERR_ROOM, "has 9 rows, and 10 arrived");
   for (size_t i = 0; i < MOST_ROWS * HIDDEN; i++)
     assert_int_equal(b->received[i], 0xA5A5);
   for (size_t i = 0; i < MOST_ROWS; i++)

@@ -229,8 +229,8 @@ static const struct {
   bool some;         // a part of its rows had come
 } wanted[LIES] = {[COUNTS_TOO_MANY] = {"malformed header", false},
                   [COUNTS_OF_OTHERS] = {"rows", true},
-                  [TOKEN_TWICE] = {"has a header that is none", true},
-                  [FLAG_TOO_EARLY] = {"speaks of other rows", true},
+                  [TOKEN_TWICE] = {"has an invalid header", true},
+                  [FLAG_TOO_EARLY] = {"announces another number of rows", true},
                   [FLAG_TOO_HIGH] = {"overwrote", true}};
 
 struct liar {
@@ -284,7 +284,7 @@ static bool lost_with(struct rank *rank, const char *words) {
   for (int i = 0; i < 1000; i++, poll(NULL, 0, 10)) // another thread may be about to tell it
     while (weft_ep_next_event(rank->ep, &event) == 1)
       if (event.kind == WEFT_EP_EVENT_PEER_LOST)
-        return strstr(event.detail, words) || strstr(event.detail, "when the view with it came") ||
+        return strstr(event.detail, words) || strstr(event.detail, "when the view with it arrived") ||
                rank_fail(rank, "rank 1 was lost with '%s'", event.detail);
   return rank_fail(rank, "rank 1 was not lost with '%s'", words);
 }

@@ -155,7 +155,7 @@ static void a_changed_top_k_is_named(void **state) {
   weft_ep_route_t *routes[] = {make_filled(), make((struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT)};
   struct weft_ep_dispatch_args args = good_dispatch(routes[1]);
   args.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
-  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "the route knows no top-k");
+  assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, "the route has no top-k");
   assert_int_equal(weft_ep_route_plan(routes[1], topk_idx, TOKENS, NULL), 0);
   for (int i = 0; i < 2; i++) {
     args = good_dispatch(routes[i]);

@@ -131,7 +131,7 @@ static void too_little_room_is_told(void **state) {
   recv.told_size = sizeof told;
   recv.lost = lost;
   weft_ep_set_mark(ep, 7);
-  assert_says(weft_ep_dispatch(ep, &args, &recv, &info, &op), WEFT_ERR_ROOM, "4 came");
+  assert_says(weft_ep_dispatch(ep, &args, &recv, &info, &op), WEFT_ERR_ROOM, "4 arrived");
   assert_int_equal(info.rows_needed, 4);
   assert_int_equal(told.rows_needed, 4);
   assert_int_equal(told.num_rows, 0);

@@ -76,23 +76,23 @@ static void refuses_anything_in_a_place_that_is_empty(void **state) {
     struct model *m = broken(WEFT_EP_FP8, layouts[l], 0x1F);
     int row = first_empty(m);
     m->rows.fp8[row * MODEL_HIDDEN + 77] = 1;
-    judged_refuse(m, model_judge_dispatch, "(of rank 6, not come): byte 77 of x is 0x01");
+    judged_refuse(m, model_judge_dispatch, "(of rank 6, not arrived): byte 77 of x is 0x01");
     m->rows.fp8[row * MODEL_HIDDEN + 77] = 0;
     m->scales[row * MODEL_BLOCKS + 1] = 1;
-    judged_refuse(m, model_judge_dispatch, "not come): scales[1] is 0x3f800000");
+    judged_refuse(m, model_judge_dispatch, "not arrived): scales[1] is 0x3f800000");
     m->scales[row * MODEL_BLOCKS + 1] = 0;
     m->src_rank[row] = 2;
-    judged_refuse(m, model_judge_dispatch, "not come): src_rank is 2");
+    judged_refuse(m, model_judge_dispatch, "not arrived): src_rank is 2");
     m->src_rank[row] = BROKEN;
     m->src_token[row] = 0;
-    judged_refuse(m, model_judge_dispatch, "not come): src_token is 0");
+    judged_refuse(m, model_judge_dispatch, "not arrived): src_token is 0");
     m->src_token[row] = -1;
     if (layouts[l] == WEFT_EP_RANK_MAJOR) {
       m->local_expert[row * MODEL_TOPK] = 0;
-      judged_refuse(m, model_judge_dispatch, "not come): local_expert[0] is 0");
+      judged_refuse(m, model_judge_dispatch, "not arrived): local_expert[0] is 0");
       m->local_expert[row * MODEL_TOPK] = -1;
       m->weights[row * MODEL_TOPK + 2] = 0.5f;
-      judged_refuse(m, model_judge_dispatch, "not come): weights[2] is");
+      judged_refuse(m, model_judge_dispatch, "not arrived): weights[2] is");
       m->weights[row * MODEL_TOPK + 2] = 0;
     }
     judged_accept(m, model_judge_dispatch);
@@ -113,7 +113,7 @@ static void refuses_a_slot_of_a_token_that_did_not_come(void **state) {
     }
   int at = (pairs - 1) * MODEL_TOPK + 1; // the last pair is one of the last rank's that did not come
   m->slot[at] = 2;
-  judged_refuse(m, model_judge_dispatch, "(rank 6, not come) is 2, should be -1");
+  judged_refuse(m, model_judge_dispatch, "(rank 6, not arrived) is 2, should be -1");
   m->slot[at] = -1;
   judged_accept(m, model_judge_dispatch);
   free(m);
@@ -162,9 +162,9 @@ static void needs_the_lists_that_tell_what_came(void **state) {
   (void)state;
   struct model *m = broken(WEFT_EP_BF16, WEFT_EP_PER_EXPERT, 1);
   m->recv.src_token = NULL;
-  judged_refuse(m, model_judge_dispatch, "no range, src_rank or src_token");
+  judged_refuse(m, model_judge_dispatch, "without range, src_rank or src_token");
   m->result.missing_cap = m->result.num_missing - 1;
-  judged_refuse(m, model_judge_combine, "no whole list");
+  judged_refuse(m, model_judge_combine, "the list of missing selections is not complete");
   free(m);
 }
 
@@ -213,7 +213,7 @@ static void knows_the_places_that_a_route_keeps(void **state) {
       m->recv.range = NULL;
       judged_accept(m, model_judge_dispatch);
       m->src_token[first_empty(m)] = 0;
-      judged_refuse(m, model_judge_dispatch, "not come): src_token is 0");
+      judged_refuse(m, model_judge_dispatch, "not arrived): src_token is 0");
       m->info.num_ranks++;
       judged_refuse(m, model_judge_dispatch, "num_ranks is");
       m->partial = false; // the combine misses it, if it has left

@@ -85,7 +85,7 @@ static int check_latency_combine(const struct weft_ep_combine_args *args, const 
 static int check_flow_combine(const weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
   if (args->topk_weights)
     return fail(WEFT_ERR_INVALID,
-                "%s: topk_weights are given, but in a group for THROUGHPUT weights come with the dispatch", call);
+                "%s: topk_weights are given, but in a group for THROUGHPUT they are given to the dispatch", call);
   return check_processors(ep, args->processors, call);
 }
 

@@ -9,12 +9,11 @@ static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_comb
     return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there, or set UNWEIGHTED", call);
   if (args->out_weights && !args->row_weights && op->rows > 0)
     return fail(WEFT_ERR_INVALID,
-                "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks bring weights back, or "
+                "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks return weights, or "
                 "none",
                 call);
   if (args->row_weights && !op->rank_major)
-    return fail(WEFT_ERR_INVALID, "%s: row_weights are given, but only rows that are RANK_MAJOR bring weights back",
-                call);
+    return fail(WEFT_ERR_INVALID, "%s: row_weights are given, but only rows that are RANK_MAJOR return weights", call);
   return 0;
 }
 

@@ -141,7 +141,7 @@ static void fill_info(weft_ep_t *ep, const struct gpu_op *op, const struct devic
 static int check_room(const struct gpu_op *op, const struct device_record *record) {
   if (record->needed_rows <= op->rows)
     return 0;
-  return fail(WEFT_ERR_ROOM, "operation %llu: the buffer has %u rows%s, and %u came: those beyond are lost",
+  return fail(WEFT_ERR_ROOM, "operation %llu: the buffer has %u rows%s, and %u arrived: those beyond are lost",
               (unsigned long long)record->op, op->rows, op->rank_major || op->packed ? "" : " for each expert",
               record->needed_rows);
 }

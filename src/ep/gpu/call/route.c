@@ -64,7 +64,7 @@ static int check_kept(const struct gpu_route *route, const struct weft_ep_dispat
     return fail(WEFT_ERR_INVALID,
                 "dispatch: topk_weights are given, but the route has kept those that it was filled with");
   if (args->num_tokens_at)
-    return fail(WEFT_ERR_INVALID, "dispatch: num_tokens_at is given, but the route knows how many tokens there are");
+    return fail(WEFT_ERR_INVALID, "dispatch: num_tokens_at is given, but the route has the number of tokens");
   if (args->num_tokens != route->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the route was filled by a dispatch of %u", args->num_tokens,
                 route->num_tokens);
@@ -188,7 +188,7 @@ int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, 
   info->num_ranks = counts.num_ranks;
   info->num_lost = counts.num_lost;
   if (counts.num_rows > its->options.max_rows)
-    return fail(WEFT_ERR_ROOM, "route_await: %u rows came, and the route has room for %u", counts.num_rows,
+    return fail(WEFT_ERR_ROOM, "route_await: %u rows arrived, and the route has room for %u", counts.num_rows,
                 its->options.max_rows);
   return check_joined(ep, counts.epoch);
 }

@@ -17,9 +17,9 @@ int ep_gpu_route_check_known(const weft_ep_t *ep, const struct weft_ep_dispatch_
     return 0;
   const struct gpu_route *its = args->route->gpu;
   if (!its->planned)
-    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but the route knows no top-k: plan or fill it first");
+    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but the route has no top-k: plan or fill it first");
   if (args->num_tokens_at)
-    return fail(WEFT_ERR_INVALID, "dispatch: num_tokens_at is given, but the route knows how many tokens there are");
+    return fail(WEFT_ERR_INVALID, "dispatch: num_tokens_at is given, but the route has the number of tokens");
   if (args->num_tokens != its->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, and those of the route are %u", args->num_tokens,
                 its->num_tokens);

@@ -150,7 +150,7 @@ static int deliver(struct ep_proxy *proxy) {
     const struct device_neighbours neighbours = ep_share_neighbours(&windows, proxy->remote);
     int rc = proxy->api->relay_deliver(proxy->relay, bytes, size, &neighbours, why);
     if (rc != 0)
-      return device_fail(rc, "what came from another host", why);
+      return device_fail(rc, "data from another host", why);
     proxy->landed[place] = 0;
     proxy->delivered++;
   }

@@ -16,7 +16,7 @@ void ep_gpu_control(weft_ep_t *ep) {
   char why[DEVICE_WHY] = "";
   atomic_store(&gpu->masked, gpu->control.masked);
   if (gpu->engine && gpu->api->ep_control(gpu->engine, &gpu->control, why) != 0)
-    log_warn("rank %d: what the GPU is to know did not come there: %s", ep->rank, why);
+    log_warn("rank %d: its state could not be copied to the GPU: %s", ep->rank, why);
 }
 
 // --- seats ---

@@ -39,7 +39,7 @@ enum ep_wait ep_row_weights_await(weft_ep_t *ep, const struct ep_op *op, struct 
     return EP_WAIT_CAME;
   struct ep_slot_head *slot = ep_slot(&ep->layout, member->link->in.memory, op->number);
   return ep_wait_word(ep, member->link, &slot->weights.flag, ep_answer_flag(&ep->layout, op->number, op->round, 0, 0),
-                      deadline_ns, "the weights of its combine did not come by the deadline");
+                      deadline_ns, "the weights of its combine did not arrive by the deadline");
 }
 
 void ep_row_weights_take(weft_ep_t *ep, const struct ep_op *op, uint32_t token, float *out) {

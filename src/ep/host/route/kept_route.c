@@ -76,7 +76,7 @@ static int check_sizes(const struct ep_kept *kept, uint32_t num_tokens, uint32_t
 static int compare(const struct ep_kept *kept, const struct weft_ep_dispatch_args *args, uint32_t num_tokens,
                    uint32_t topk) {
   if (kept->state == EP_KEPT_EMPTY)
-    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but the route knows no top-k: plan or fill it first");
+    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but the route has no top-k: plan or fill it first");
   int rc = check_sizes(kept, num_tokens, topk);
   for (size_t at = 0; rc == 0 && at < (size_t)num_tokens * topk; at++) {
     int64_t given = args->topk_idx ? args->topk_idx[at] : args->topk_idx32[at];

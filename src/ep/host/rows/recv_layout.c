@@ -104,7 +104,7 @@ int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct 
       ep->host->named += ep_where_area(where) != 0;
     }
     if (!good)
-      return fail(WEFT_ERR_PROTOCOL, "row %u of rank %d has a header that is none", batch->first + i, source.rank);
+      return fail(WEFT_ERR_PROTOCOL, "row %u of rank %d has an invalid header", batch->first + i, source.rank);
     last = row->token;
   }
   return 0;
@@ -114,7 +114,7 @@ int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
   const uint32_t *left = ep_places_left(ep, index), *tally = ep->host->places.tally;
   for (uint32_t e = 0; e < ep->experts_per_rank; e++)
     if (tally[e] > left[e])
-      return fail(WEFT_ERR_PROTOCOL, "rank %d brings more rows to local expert %u than it has said",
+      return fail(WEFT_ERR_PROTOCOL, "rank %d sends more rows for local expert %u than it has announced",
                   op->members[index].rank, e);
   return 0;
 }
@@ -123,7 +123,7 @@ int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
   const uint32_t *left = ep_places_left(ep, index);
   for (uint32_t e = 0; e < ep->experts_per_rank; e++)
     if (left[e] > 0)
-      return fail(WEFT_ERR_PROTOCOL, "rank %d brings %u rows fewer to local expert %u than it has said",
+      return fail(WEFT_ERR_PROTOCOL, "rank %d sends %u rows fewer for local expert %u than it has announced",
                   op->members[index].rank, left[e], e);
   return 0;
 }

@@ -71,7 +71,7 @@ static int check_holder(int found, pid_t pid, int fd, const struct shm_file *fil
     return 0;
   int rc = lock.l_type == F_UNLCK ? look_again(pid, fd, file) : 0;
   return rc != 0 ? rc
-                 : fail(WEFT_ERR_AUTH, "process %d does not hold the proof of the worker that is said to be its own",
+                 : fail(WEFT_ERR_AUTH, "process %d does not hold the proof of the worker that claims to run in it",
                         (int)pid);
 }
 

@@ -32,7 +32,7 @@ int ucx_rkey_check(const void *bytes, size_t size, bool gpu) {
   if (reader.failed)
     return fail(WEFT_ERR_PROTOCOL, "a key of UCX is cut short");
   if (!kind_is(kind, gpu))
-    return fail(WEFT_ERR_PROTOCOL, "a key of UCX is for another kind of memory than it is said to be");
+    return fail(WEFT_ERR_PROTOCOL, "a key of UCX is for another kind of memory than its description says");
   if (!rest_is_good(&reader))
     return fail(WEFT_ERR_PROTOCOL, "a key of UCX is longer than UCX 1.13 to 1.22 write it: run one of these there");
   return 0;
