@@ -65,7 +65,7 @@ static int await_news(weft_ep_t *ep, uint64_t deadline_ns) {
     if (ep_interrupted(ep))
       rc = ep_canceled("the view that has this rank");
     else if (clock_passed(deadline_ns))
-      rc = fail(WEFT_ERR_TIMEOUT, "the view that has this rank has not arrived from the store by the deadline");
+      rc = fail(WEFT_ERR_TIMEOUT, "the view with this rank did not arrive from the store by the deadline");
     else
       nanosleep(&nap, NULL);
   }
@@ -115,7 +115,7 @@ static int connect_peers(weft_ep_t *ep, const struct group_member *peers, uint32
     if (rc == WEFT_ERR_PEER_LOST)
       return fail_context(WEFT_ERR_NOT_FOUND, "rank %d of the view, or one that joins too", peers[i].rank);
     if (rc == WEFT_ERR_NOT_FOUND)
-      return fail(WEFT_ERR_NOT_FOUND, "rank %d of the view, or one that joins too, is gone", peers[i].rank);
+      return fail(WEFT_ERR_NOT_FOUND, "rank %d, which is in the view or joins too, is gone", peers[i].rank);
     if (rc == WEFT_ERR_UNREACHABLE)
       return fail_context(rc, "a rank of the view");
     if (rc != 0)
@@ -170,7 +170,7 @@ static int make_links(weft_ep_t *ep, struct group_member *peers, bool may_found,
     if (rc != 0 && !stale)
       return rc;
     if (stale && clock_passed(deadline_ns))
-      return fail_context(WEFT_ERR_TIMEOUT, "this rank could not connect to all by the deadline");
+      return fail_context(WEFT_ERR_TIMEOUT, "this rank could not connect to all ranks by the deadline");
     if (stale)
       rc = unreachable ? ep_wait_for_way(ep, deadline_ns, &moment_ms) : ep_wait_a_little(ep, deadline_ns);
     if (rc != 0)
@@ -239,7 +239,7 @@ static int await_group(weft_ep_t *ep, uint64_t deadline_ns) {
   if (rc != 0)
     return rc;
   return lives ? WEFT_ERR_NOT_FOUND
-               : fail(WEFT_ERR_TIMEOUT, "no view of the group with a living member was in the store by the deadline");
+               : fail(WEFT_ERR_TIMEOUT, "the store had no view of the group with a live member by the deadline");
 }
 
 static int begin_with_others(weft_ep_t *ep, uint64_t deadline_ns) {
@@ -285,7 +285,7 @@ int weft_ep_activate(weft_ep_t *ep, uint32_t timeout_ms) {
     rc = found_or_join(ep, deadline_ns);
   while (rc == WEFT_ERR_NOT_FOUND && !clock_passed(deadline_ns));
   if (rc == WEFT_ERR_NOT_FOUND)
-    rc = fail_context(WEFT_ERR_TIMEOUT, "the members of the view have gone");
+    rc = fail_context(WEFT_ERR_TIMEOUT, "the members of the view are gone");
   return rc == 0 ? 0 : fail_context(rc, "activate");
 }
 
@@ -295,7 +295,8 @@ int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms) {
   if (!ep_is_ours(ep))
     return ep_refuse_handle(ep, "offer");
   if (ep->started)
-    return fail(WEFT_ERR_EXISTS, "offer: rank %d has been active: it is in the view, or was put out of it", ep->rank);
+    return fail(WEFT_ERR_EXISTS, "offer: rank %d has been active before: it is in the view, or was removed from it",
+                ep->rank);
   uint64_t deadline_ns = ep_deadline(timeout_ms);
   const struct group_view *view;
   int rc = group_wait_view(ep->group, 1, deadline_ns);

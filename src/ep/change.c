@@ -7,9 +7,9 @@
 
 static int check_change(const weft_ep_t *ep, const struct weft_ep_change_args *change) {
   if (change->flags != 0)
-    return fail(WEFT_ERR_INVALID, "flags are %#x, of which no bit has a meaning", change->flags);
+    return fail(WEFT_ERR_INVALID, "flags are %#x: no bit of them has a meaning; want 0", change->flags);
   if (change->reserved != 0)
-    return fail(WEFT_ERR_INVALID, "reserved is %u and not 0", change->reserved);
+    return fail(WEFT_ERR_INVALID, "reserved is %u: want 0", change->reserved);
   int rc = ep_check_ranks(ep, change->add, change->num_add, "add", true);
   return rc == 0 ? ep_check_ranks(ep, change->remove, change->num_remove, "remove", true) : rc;
 }

@@ -11,10 +11,9 @@ static int check(weft_ep_t *ep, const struct weft_ep_combine_args *args, const c
       ep_check_flags(call, args->flags, WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_KEEP | WEFT_EP_COMBINE_UNWEIGHTED,
                      args->reserved);
   if (rc == 0 && (uint32_t)args->dtype > WEFT_EP_COMBINE_LOGFMT10)
-    rc = fail(WEFT_ERR_INVALID, "%s: there is no dtype %d of a combine", call, (int)args->dtype);
+    rc = fail(WEFT_ERR_INVALID, "%s: dtype is %d, which is not a dtype of a combine", call, (int)args->dtype);
   if (rc == 0 && args->flags & WEFT_EP_COMBINE_UNWEIGHTED && args->topk_weights)
-    rc = fail(WEFT_ERR_INVALID, "%s: topk_weights is given and UNWEIGHTED is set: rows are weighed or they are not",
-              call);
+    rc = fail(WEFT_ERR_INVALID, "%s: topk_weights is given, but UNWEIGHTED is set: want one of them", call);
   return rc != 0 ? rc : ep->engine->check_combine(ep, args, call);
 }
 

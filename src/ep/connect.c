@@ -75,7 +75,7 @@ static int connect_rank(weft_ep_t *ep, int32_t rank, bool founder, uint64_t dead
         return rc;
     }
     if (clock_passed(deadline_ns))
-      return fail_context(WEFT_ERR_TIMEOUT, "rank %d did not connect by the deadline", rank);
+      return fail_context(WEFT_ERR_TIMEOUT, "rank %d did not appear by the deadline", rank);
     rc = unreachable ? ep_wait_for_way(ep, deadline_ns, &moment_ms) : ep_wait_a_little(ep, deadline_ns);
     if (rc != 0)
       return rc;

@@ -31,9 +31,9 @@ static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   if (args->num_tokens > 0 && (!args->x || (!args->topk_idx && !args->topk_idx32 && !args->route)))
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but %s is NULL", args->num_tokens, args->x ? "topk_idx" : "x");
   if (args->topk_idx && args->topk_idx32)
-    return fail(WEFT_ERR_INVALID, "dispatch: topk_idx and topk_idx32 are both given: they are one list in two types");
+    return fail(WEFT_ERR_INVALID, "dispatch: topk_idx and topk_idx32 are both given: want one of them");
   if ((uint32_t)args->dtype > WEFT_EP_OPAQUE || (uint32_t)args->x_dtype > WEFT_EP_OPAQUE)
-    return fail(WEFT_ERR_INVALID, "dispatch: there is no dtype %u",
+    return fail(WEFT_ERR_INVALID, "dispatch: dtype is %u, which does not exist",
                 args->dtype > WEFT_EP_OPAQUE ? args->dtype : args->x_dtype);
   return ep->engine->check_send(ep, args);
 }
@@ -52,14 +52,16 @@ static int check_packed(const struct weft_ep_recv_args *recv) {
                                                                 : NULL;
   if (recv->layout == WEFT_EP_PACKED || !stray)
     return 0;
-  return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is given, but the layout is not PACKED, to which it belongs", stray);
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is given, but the layout is not PACKED: only PACKED has it", stray);
 }
 
 static int check_buffers(const struct weft_ep_recv_args *recv) {
   if (!recv->counts || (recv->rows > 0 && !recv->x && !recv->rows_at))
     return fail(WEFT_ERR_INVALID, "dispatch_recv: %s is NULL", recv->counts ? "x" : "counts");
   if (recv->x && recv->rows_at)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: x and rows_at are both given: rows are either copied or in place");
+    return fail(
+        WEFT_ERR_INVALID,
+        "dispatch_recv: x and rows_at are both given: want x to copy the rows, or rows_at to use them in place");
   if (recv->told && recv->told_size < SIZED_END(struct weft_ep_told, written))
     return fail(WEFT_ERR_INVALID, "dispatch_recv: told_size is %u; it must be sizeof(struct weft_ep_told), %zu",
                 recv->told_size, sizeof(struct weft_ep_told));
@@ -72,7 +74,7 @@ static int check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   int rc = ep_check_flags("dispatch_recv", recv->flags, WEFT_EP_RECV_KEEP_PLACES | WEFT_EP_RECV_ZERO_PADDING,
                           recv->reserved);
   if (rc == 0 && (uint32_t)recv->layout > WEFT_EP_PACKED)
-    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: there is no layout %d", (int)recv->layout);
+    rc = fail(WEFT_ERR_INVALID, "dispatch_recv: layout is %d, which does not exist", (int)recv->layout);
   if (rc == 0)
     rc = check_packed(recv);
   if (rc == 0)
@@ -83,8 +85,8 @@ static int check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   uint64_t parts = experts ? ep->experts_per_rank : 1;
   if (recv->rows * parts > INT32_MAX)
     return fail(WEFT_ERR_INVALID,
-                "dispatch_recv: %u rows in each of %llu parts are more than the %d that can be numbered", recv->rows,
-                (unsigned long long)parts, INT32_MAX);
+                "dispatch_recv: %u rows in each of %llu parts are more than %d rows, the most that can be numbered",
+                recv->rows, (unsigned long long)parts, INT32_MAX);
   return ep->engine->check_recv(ep, recv);
 }
 

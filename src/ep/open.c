@@ -27,7 +27,7 @@ static int check_founders(const struct weft_ep_options *options) {
   if (options->founders && options->num_founders == 0)
     return fail(WEFT_ERR_INVALID, "founders is given, but num_founders is 0: want their number, or NULL to join");
   if (options->num_founders > 0 && options->flags & WEFT_EP_OPTION_JOIN_ONLY)
-    return fail(WEFT_ERR_INVALID, "founders are given and JOIN_ONLY is set; a rank founds the group or joins it");
+    return fail(WEFT_ERR_INVALID, "founders are given, but JOIN_ONLY is set: want one of them");
   if (options->num_founders > 0 && options->rank < 0)
     return fail(WEFT_ERR_INVALID, "a founder must name its rank; rank is -1 (any)");
   bool self = options->num_founders == 0;
@@ -55,14 +55,14 @@ static int check_mode(const struct weft_ep_options *options) {
   if (rc != 0)
     return rc;
   if (options->mode == WEFT_EP_LATENCY && (options->window_bytes || options->max_rows || options->zero_copy_bytes))
-    return fail(WEFT_ERR_INVALID,
-                "%s is given, but the group is opened for LATENCY, whose windows have room for whole "
-                "operations",
-                options->window_bytes ? "window_bytes"
-                : options->max_rows   ? "max_rows"
-                                      : "zero_copy_bytes");
+    return fail(
+        WEFT_ERR_INVALID,
+        "%s is given, but the group is opened for LATENCY, whose windows hold whole operations: want THROUGHPUT",
+        options->window_bytes ? "window_bytes"
+        : options->max_rows   ? "max_rows"
+                              : "zero_copy_bytes");
   if (options->mode == WEFT_EP_LATENCY && options->max_tokens > EP_MAX_TOKENS)
-    return fail(WEFT_ERR_INVALID, "max_tokens is %u; with LATENCY it must be from 1 to %u: THROUGHPUT has more",
+    return fail(WEFT_ERR_INVALID, "max_tokens is %u; with LATENCY it must be from 1 to %u: want THROUGHPUT for more",
                 options->max_tokens, EP_MAX_TOKENS);
   if (options->window_bytes > UINT32_MAX)
     return fail(WEFT_ERR_INVALID, "window_bytes is %llu; it must be below 4 GiB",
@@ -110,8 +110,8 @@ static int complete(struct weft_ep_options *options) {
     rc = check_range("experts_per_rank", options->experts_per_rank, 1, EP_MAX_EXPERTS);
   if (rc == 0)
     rc = options->dtype == WEFT_EP_OPAQUE
-             ? fail(WEFT_ERR_INVALID, "dtype is OPAQUE, which has no size of its own: open the "
-                                      "group for a type whose rows have room for it")
+             ? fail(WEFT_ERR_INVALID, "dtype is OPAQUE, which has no size of its own: open the group for a type whose "
+                                      "rows are large enough")
              : check_range("dtype", options->dtype, WEFT_EP_BF16, WEFT_EP_FP8_UE8M0);
   if (rc == 0)
     rc = check_range("combine_dtype", options->combine_dtype, WEFT_EP_COMBINE_BF16, WEFT_EP_COMBINE_LOGFMT10);
@@ -281,7 +281,7 @@ int weft_ep_open(weft_ep_t **out, const struct weft_ep_options *given, uint32_t 
     return rc;
   // The rank was released and the group's thread ended before: the memory kind of a rank must not change while it
   // exists.
-  log_info("memory is AUTO and will be the host's: %s", weft_last_error());
+  log_info("memory is AUTO: host memory is used, because %s", weft_last_error());
   options.memory = WEFT_EP_MEMORY_HOST;
   return open_rank(out, &options, timeout_ms, &no_engine);
 }

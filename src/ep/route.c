@@ -35,7 +35,7 @@ static int complete(const weft_ep_t *ep, struct weft_ep_route_options *options) 
   uint32_t most = ((uint32_t)INT32_MAX - EP_MAX_EXPERTS * MAX_ALIGNMENT) / options->topk;
   uint64_t all = (uint64_t)group->max_tokens * ep->capacity;
   if (options->max_rows > most)
-    return fail(WEFT_ERR_INVALID, "route_create: max_rows is %u; with top-%u at most %u can be numbered",
+    return fail(WEFT_ERR_INVALID, "route_create: max_rows is %u; with top-%u want at most %u, which can be numbered",
                 options->max_rows, options->topk, most);
   if (options->max_rows == 0 || options->max_rows > all)
     options->max_rows = all < most ? (uint32_t)all : most;
@@ -55,7 +55,7 @@ int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *give
   int rc = complete(ep, &options);
   if (rc == 0 && !ep->engine->route_create)
     rc = ep_unsupported("route_create", "a route on CUDA memory",
-                        "give src_rank, src_token and range to the receive, and combine the operation itself");
+                        "give src_rank, src_token and range to the receive, and combine with the operation itself");
   if (rc != 0)
     return rc;
   weft_ep_route_t *route = calloc(1, sizeof *route);

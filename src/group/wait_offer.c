@@ -10,8 +10,8 @@ enum { ANSWER_MS = 10000 }; // for a transaction that is under way at the deadli
 
 static int no_offer(const struct group *group) {
   return fail(WEFT_ERR_NOT_CONNECTED,
-              "rank %" PRId32 " is in no view and offers itself no more: its offer was taken back, or the store has "
-              "lost it",
+              "rank %" PRId32
+              " is in no view and has no offer any more: the offer was withdrawn, or the store has lost it",
               group_machine_rank(group->machine));
 }
 
@@ -111,7 +111,7 @@ static int check_taken(struct group *group, void *arg) {
 
 static void missing_taker(struct group *group, void *arg, struct text *out) {
   (void)arg;
-  text_add(out, "waiting for a view that takes in rank %" PRId32, group_machine_rank(group->machine));
+  text_add(out, "waiting for a view that admits rank %" PRId32, group_machine_rank(group->machine));
 }
 
 int group_wait_taken(struct group *group, uint64_t deadline_ns) {
@@ -142,7 +142,7 @@ static int check_withdrawn(struct group *group, void *arg) {
 
 static void missing_withdrawal(struct group *group, void *arg, struct text *out) {
   (void)group;
-  text_add(out, "waiting for the offer of rank %" PRId32 " to go", ((const struct withdrawn *)arg)->rank);
+  text_add(out, "waiting until the offer of rank %" PRId32 " is gone", ((const struct withdrawn *)arg)->rank);
 }
 
 int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns) {
@@ -160,7 +160,7 @@ int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns) {
     group_machine_withdraw(group->machine, rank, offer.incarnation);
   group_driver_poke(group);
   err = there ? group_wait(group, deadline_ns, check_withdrawn, missing_withdrawal, &offer)
-              : fail(WEFT_ERR_NOT_FOUND, "rank %" PRId32 " offers itself to no view", rank);
+              : fail(WEFT_ERR_NOT_FOUND, "rank %" PRId32 " has made no offer", rank);
   bool stands = err == WEFT_ERR_TIMEOUT || err == WEFT_ERR_CANCELED || err == WEFT_ERR_UNREACHABLE;
   if (own && stands && offering != GROUP_OFFER_NONE) // unless the store was asked already: its answer ends this wish
     group_machine_offer(group->machine, offering);
@@ -208,8 +208,10 @@ static int check_change(const struct group *group, const struct group_change *ch
   if (err)
     return err;
   if (change->num_add > GROUP_CHANGES || change->num_remove > GROUP_CHANGES)
-    return fail(WEFT_ERR_LIMIT, "%u ranks to add and %u to remove: one view changes by %d of each at most",
-                change->num_add, change->num_remove, GROUP_CHANGES);
+    return fail(
+        WEFT_ERR_LIMIT,
+        "%u ranks to add and %u to remove: one change of the view adds at most %d ranks, and removes at most as many",
+        change->num_add, change->num_remove, GROUP_CHANGES);
   for (uint32_t i = 0; i < change->num_add + change->num_remove; i++)
     for (uint32_t j = 0; j < i; j++) {
       int32_t one = i < change->num_add ? change->add[i] : change->remove[i - change->num_add];
@@ -236,8 +238,7 @@ int group_change(struct group *group, const struct group_change *change, uint64_
   if (err == WEFT_ERR_TIMEOUT && group_machine_change_sent(group->machine))
     err = group_wait(group, clock_deadline_ms(ANSWER_MS), check_settled, missing_change, (void *)change);
   if (err == WEFT_ERR_TIMEOUT && group_machine_change_unknown(group->machine))
-    err =
-        fail_context(WEFT_ERR_UNREACHABLE, "the store has not answered whether it made a change; it may have made it");
+    err = fail_context(WEFT_ERR_UNREACHABLE, "the store did not answer whether it made a change; it may have made it");
   group_machine_change(group->machine, NULL, NULL);
   group_driver_poke(group);
   pthread_mutex_unlock(&group->lock);

@@ -118,7 +118,7 @@ void check_told(const rank &r, const copies &c) {
   char words[96];
   for (int32_t count : c.counts)
     most = count > most ? count : most;
-  snprintf(words, sizeof words, "the buffer has %d rows for each expert, and %d arrived", SHORT_ROWS, most);
+  snprintf(words, sizeof words, "the buffer has room for %d rows for each expert, but %d arrived", SHORT_ROWS, most);
   if (most <= SHORT_ROWS || !strstr(weft_last_error(), words))
     r.die("\"%s\" does not say \"%s\"", weft_last_error(), words);
 }

@@ -261,7 +261,7 @@ void checked(rank &r) {
   r.dispatch.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;
   r.dispatch.topk_weights = nullptr;
   int rc = weft_ep_dispatch(r.ep, &r.dispatch, &r.recv, nullptr, &r.op);
-  if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), "which is captured"))
+  if (rc != WEFT_ERR_INVALID || !strstr(weft_last_error(), "which is being captured"))
     r.die("CHECK_ROUTE in a capture: %s, \"%s\"", weft_err_name(rc), weft_last_error());
   r.cuda(cudaStreamEndCapture(r.stream, &graph), "cudaStreamEndCapture");
   r.cuda(cudaGraphDestroy(graph), "cudaGraphDestroy");

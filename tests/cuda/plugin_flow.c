@@ -525,10 +525,11 @@ static void a_route_that_is_half_made_is_not_gone_by(void **state) {
     fake.fails = *letter;
     assert_refused(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "cannot");
     memset(fake.order, 0, sizeof fake.order);
-    assert_refused(cuda_flow_dispatch(ep, &kept, FAKE_STREAM, why), WEFT_ERR_INVALID, "half made");
-    assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "half made");
-    assert_refused(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), WEFT_ERR_INVALID, "half made");
-    assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_INVALID, "half made");
+    assert_refused(cuda_flow_dispatch(ep, &kept, FAKE_STREAM, why), WEFT_ERR_INVALID, "the route is incomplete");
+    assert_refused(cuda_flow_combine(ep, &c, FAKE_STREAM, why), WEFT_ERR_INVALID, "the route is incomplete");
+    assert_refused(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), WEFT_ERR_INVALID,
+                   "the route is incomplete");
+    assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_INVALID, "the route is incomplete");
     assert_string_equal(fake.order, "");
     assert_int_equal(cuda_route_plan(ep, route, experts, false, 3, 0, FAKE_STREAM, why), 0);
     assert_int_equal(cuda_route_compare(ep, route, &compare, FAKE_STREAM, why), 0);
@@ -537,7 +538,7 @@ static void a_route_that_is_half_made_is_not_gone_by(void **state) {
   route->filled->op = 8;
   fake.fails = 'c';
   assert_refused(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), WEFT_ERR_SYSTEM, "cannot launch control");
-  assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_INVALID, "half made");
+  assert_refused(cuda_route_counts(route, &counts, NULL, 0, why), WEFT_ERR_INVALID, "the route is incomplete");
   cuda_route_free(route);
 }
 
@@ -566,7 +567,7 @@ static void what_rows_did_is_in_the_record(void **state) {
   op->pairs = op->max_rows = TOKENS * 8 + 1;
   assert_int_equal(cuda_ep_record(ep, 9, &record, why), 0);
   op->max_rows = 50;
-  assert_refused(cuda_ep_record(ep, 9, &record, why), WEFT_ERR_ROOM, "40001 tokens came, more than max_rows, 50");
+  assert_refused(cuda_ep_record(ep, 9, &record, why), WEFT_ERR_ROOM, "40001 tokens arrived, more than max_rows, 50");
   assert_int_equal(record.num_ranks, 2);
   assert_refused(cuda_ep_missing(ep, 7, missing, 1, why), WEFT_ERR_NOT_FOUND, "too old");
 }

@@ -33,10 +33,10 @@ int cuda_flow_record(struct device_ep *ep, uint64_t op, struct device_record *re
   record->lost |= members_of(flow, flow->lost);
   if ((record->kind & DEVICE_CONFLICT) || flow->pairs <= flow->max_rows)
     return 0;
-  return cuda_why(why, WEFT_ERR_ROOM,
-                  "%u tokens came, more than max_rows, %u, of the group or of the operation's route: those beyond are "
-                  "lost",
-                  flow->pairs, flow->max_rows);
+  return cuda_why(
+      why, WEFT_ERR_ROOM,
+      "%u tokens arrived, more than max_rows, %u, of the group or of the operation's route: those beyond are lost",
+      flow->pairs, flow->max_rows);
 }
 
 // A token's contributing members are those that got it, that take part, and whose contribution arrived.

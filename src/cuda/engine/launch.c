@@ -28,9 +28,10 @@ static int layout_of(const struct device_ep *ep, uint32_t topk, int dtype, int c
   *layout = ep->layout;
   if (differs || further) {
     if (is_relayed(ep))
-      return cuda_why(why, WEFT_ERR_UNSUPPORTED,
-                      "%s: not where a peer is on a host that NVLink does not reach; open the group for it instead",
-                      differs ? "a dtype or a topk other than that of the group" : "KEEP");
+      return cuda_why(
+          why, WEFT_ERR_UNSUPPORTED,
+          "%s: not supported while a peer is on a host that NVLink does not reach; open the group for it instead",
+          differs ? "a dtype or a topk other than that of the group" : "KEEP");
     cuda_layout_call(layout, &ep->forms, topk, dtype, combine_dtype);
   }
   return 0;

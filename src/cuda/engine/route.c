@@ -109,7 +109,7 @@ int cuda_check_route(const struct device_route *route, char *why) {
   if (!route->half)
     return 0;
   return cuda_why(why, WEFT_ERR_INVALID,
-                  "the route is half made, since what was to make it failed in its midst: plan or fill it again");
+                  "the route is incomplete, because the call that should make it failed: plan or fill it again");
 }
 
 static uint32_t list_blocks(const struct device_ep *ep) {

@@ -153,7 +153,7 @@ int cuda_relay_deliver(struct device_relay *relay, const void *bytes, size_t siz
   if (rc == 0 && copies)
     rc = look_at_runs(relay, from, size, neighbours, false, &copies, why);
   if (rc == 0 && copies && !neighbours->holds(neighbours->arg))
-    rc = cuda_relay_fail(why, WEFT_ERR_PEER_LOST, "the peer has let go of this rank");
+    rc = cuda_relay_fail(why, WEFT_ERR_PEER_LOST, "the peer has disconnected from this rank");
   for (size_t at = 0; rc == 0 && at < size; at += sizeof run + run.bytes) {
     rc = find_run(relay, from, size, at, &run, why);
     if (rc == 0 && run.kind != RUN_ELSEWHERE)

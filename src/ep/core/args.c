@@ -28,7 +28,7 @@ int ep_refuse_handle(const weft_ep_t *ep, const char *call) {
 int ep_check_flags(const char *call, uint32_t flags, uint32_t known, uint32_t reserved) {
   uint32_t unknown = flags & ~known;
   if (unknown != 0)
-    return fail(WEFT_ERR_INVALID, "%s: flags have bit 0x%x, which is unknown: this library knows 0x%x", call,
+    return fail(WEFT_ERR_INVALID, "%s: flags have the unknown bit 0x%x: this library knows 0x%x", call,
                 unknown & -unknown, known);
   if (reserved != 0)
     return fail(WEFT_ERR_INVALID, "%s: reserved is %u; it must be 0", call, reserved);

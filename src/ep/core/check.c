@@ -16,8 +16,10 @@ enum { OPAQUE_UNIT = 16 }; // unit of row_bytes, so that scales behind the value
 static int check_opaque(const struct weft_ep_dispatch_args *args) {
   if (args->dtype != WEFT_EP_OPAQUE) {
     if (args->row_bytes || args->scale_bytes)
-      return fail(WEFT_ERR_INVALID, "dispatch: %s is %u, but dtype is not OPAQUE: other types have rows of their size",
-                  args->row_bytes ? "row_bytes" : "scale_bytes", args->row_bytes ? args->row_bytes : args->scale_bytes);
+      return fail(
+          WEFT_ERR_INVALID,
+          "dispatch: %s is %u, but dtype is not OPAQUE: with other types the size of a row follows from the type",
+          args->row_bytes ? "row_bytes" : "scale_bytes", args->row_bytes ? args->row_bytes : args->scale_bytes);
     return args->x_dtype != WEFT_EP_OPAQUE ? 0
                                            : fail(WEFT_ERR_INVALID, "dispatch: x_dtype is OPAQUE, and dtype is not");
   }
@@ -39,14 +41,14 @@ static int check_types(const weft_ep_t *ep, const struct weft_ep_dispatch_args *
   if (bytes > layout->value_bytes + layout->scale_bytes)
     return fail(
         WEFT_ERR_INVALID,
-        "dispatch: rows of dtype %d take %llu bytes, and the group was opened for dtype %d, whose rows take %zu",
+        "dispatch: rows of dtype %d take %llu bytes, but the group was opened for dtype %d, whose rows take %zu",
         (int)form->dtype, (unsigned long long)bytes, (int)ep->dtype, layout->value_bytes + layout->scale_bytes);
   if (args->scales && form->dtype == WEFT_EP_BF16)
-    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the rows are bf16, which has none");
+    return fail(WEFT_ERR_INVALID, "dispatch: scales are given, but the rows are bf16, which has no scales");
   bool as_given = args->scales || form->dtype == WEFT_EP_OPAQUE;
   if (args->x_dtype && args->x_dtype != (as_given ? form->dtype : WEFT_EP_BF16))
     return ep_unsupported("dispatch", "an x_dtype other than bf16, or than the rows' dtype with scales",
-                          "leave it 0, and cast x before");
+                          "leave it 0, and cast x before the call");
   if (args->topk > layout->topk)
     return fail(WEFT_ERR_INVALID, "dispatch: topk is %u, but the group was opened for %u at most", args->topk,
                 layout->topk);
@@ -75,7 +77,8 @@ int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   if ((recv->scale_row_stride || recv->scale_block_stride || recv->scale_expert_stride) && !recv->scales)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: strides of scales are given, but scales is NULL");
   if (recv->scale_expert_stride && (recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED))
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: scale_expert_stride is given, but rows that are %s have no parts",
+    return fail(WEFT_ERR_INVALID,
+                "dispatch_recv: scale_expert_stride is given, but rows in the layout %s have no parts",
                 recv->layout == WEFT_EP_PACKED ? "PACKED" : "RANK_MAJOR");
   return 0;
 }
@@ -83,7 +86,8 @@ int ep_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
 int ep_check_combine(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
   if (!args->dtype || ep_layout_combine_bytes(&ep->layout, args->dtype) <= ep->layout.combine_bytes)
     return 0;
-  return fail(WEFT_ERR_INVALID, "%s: rows of dtype %d take %zu bytes, and the group was opened for dtype %d: %zu", call,
+  return fail(WEFT_ERR_INVALID,
+              "%s: rows of dtype %d take %zu bytes, but the group was opened for dtype %d, whose rows take %zu", call,
               (int)args->dtype, ep_layout_combine_bytes(&ep->layout, args->dtype), (int)ep->combine_dtype,
               ep->layout.combine_bytes);
 }

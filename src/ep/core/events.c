@@ -136,7 +136,7 @@ int weft_ep_fd(weft_ep_t *ep, int *fd) {
   int made = events->fd;
   pthread_mutex_unlock(&events->lock);
   if (error != 0)
-    return fail_errno(error, "fd: no descriptor for events");
+    return fail_errno(error, "fd: cannot make a file descriptor for events");
   *fd = made;
   return 0;
 }

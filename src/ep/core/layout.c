@@ -90,7 +90,7 @@ int ep_layout_init_flow(struct ep_layout *layout, const struct weft_ep_options *
   if (room < least) {
     place_parts(layout, least);
     return fail(WEFT_ERR_INVALID,
-                "window_bytes is %llu; rows of %zu bytes, two pieces of %u of them at once, need at least %zu",
+                "window_bytes is %llu; rows of %zu bytes, in two pieces of %u rows, need at least %zu",
                 (unsigned long long)options->window_bytes, layout->row_stride, least, layout->area);
   }
   uint32_t rows = (uint32_t)(PIECE_BYTES / layout->row_stride);

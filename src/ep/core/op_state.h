@@ -16,6 +16,7 @@ enum ep_op_state {
 // Checks that operation `number`, which a caller names, is open and in the state that the call needs. INVALID.
 int ep_op_check_state(uint64_t number, bool open, enum ep_op_state state, enum ep_op_state wanted, const char *call);
 
-#define EP_NOT_LATE "%s: topk_weights are given, but the receive was RANK_MAJOR: they go with the dispatch, or nowhere"
+#define EP_NOT_LATE                                                                                                    \
+  "%s: topk_weights are given, but the rows were received RANK_MAJOR: give the weights to the dispatch, or not at all"
 
 #endif

@@ -65,12 +65,13 @@ int ep_window_create(struct ep_window *window, size_t size, int *fd) {
 static int check(size_t size, int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0)
-    return fail_errno(errno, "cannot look at a peer's window");
+    return fail_errno(errno, "cannot stat a peer's window");
   if ((size_t)status.st_size != size)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window has %lld bytes, not %zu", (long long)status.st_size, size);
   struct statfs system;
   if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) // a writer may run out of hugetlbfs pages
-    return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing: it is no memfd of ordinary pages");
+    return fail(WEFT_ERR_PROTOCOL,
+                "a peer's window is not sealed against resizing: it is not a memfd of ordinary pages");
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & SEALS) != SEALS)
     return fail(WEFT_ERR_PROTOCOL, "a peer's window is not sealed against resizing");

@@ -39,7 +39,7 @@ static int choose(struct ep_gpu *gpu, int32_t wanted) {
   gpu->index = wanted;
   if (wanted < 0)
     rc = gpu->api->stream_device(NULL, &gpu->index, why);
-  return rc == 0 ? 0 : device_fail(rc, "which GPU is the current one is not known", why);
+  return rc == 0 ? 0 : device_fail(rc, "the current GPU is not known", why);
 }
 
 static int open_device(struct ep_gpu *gpu) {
@@ -47,7 +47,7 @@ static int open_device(struct ep_gpu *gpu) {
   struct device_info info = {0};
   int rc = gpu->api->describe(gpu->index, &info, why);
   if (rc != 0)
-    return device_fail(rc, "a GPU that cannot be looked at", why);
+    return device_fail(rc, "a GPU that cannot be queried", why);
   if (!info.windows)
     return fail(WEFT_ERR_UNSUPPORTED, "GPU %d (%s) cannot share its memory with other processes", gpu->index,
                 info.name);
@@ -83,7 +83,7 @@ static int open_all(weft_ep_t *ep, const struct weft_ep_options *options) {
     return rc;
   gpu->options = engine_options(ep, options);
   gpu->area_bytes = gpu->api->ep_area_bytes(&gpu->options, why);
-  return gpu->area_bytes > 0 ? 0 : device_fail(WEFT_ERR_UNSUPPORTED, "these sizes cannot be served by a GPU", why);
+  return gpu->area_bytes > 0 ? 0 : device_fail(WEFT_ERR_UNSUPPORTED, "a GPU cannot serve these sizes", why);
 }
 
 static void init(struct ep_gpu *gpu) {
@@ -114,7 +114,7 @@ int ep_gpu_open(weft_ep_t *ep, const struct weft_ep_options *options) {
   ep_gpu_close(ep);
   if (options->memory == WEFT_EP_MEMORY_CUDA)
     return fail_context(rc, "memory is CUDA");
-  log_info("memory is AUTO and will be the host's: %s", weft_last_error());
+  log_info("memory is AUTO: host memory is used, because %s", weft_last_error());
   return 0;
 }
 

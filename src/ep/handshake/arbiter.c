@@ -31,7 +31,7 @@ bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t d
     }
     struct timespec until = clock_timespec(expected && yielded_ns < deadline_ns ? yielded_ns : deadline_ns);
     if (pthread_cond_timedwait(&links->changed, &links->lock, &until) == ETIMEDOUT && clock_passed(deadline_ns)) {
-      *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, and did not end by the deadline", rank);
+      *rc = fail(WEFT_ERR_TIMEOUT, "rank %d began to connect to this rank, but did not finish by the deadline", rank);
       return true;
     }
   }
@@ -56,7 +56,7 @@ int ep_check_incarnation(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   if (!link || link->incarnation == incarnation ||
       (group_find(ep->group, rank, &claim) == 0 && claim.incarnation == incarnation))
     return 0;
-  return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and has no claim of the incarnation that calls", rank);
+  return fail(WEFT_ERR_PEER_LOST, "rank %d is connected, and its claim is not of the incarnation that calls", rank);
 }
 
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {

@@ -79,13 +79,13 @@ static int check_fds(const weft_ep_t *ep, const struct ep_handshake_message *mes
   bool windows = message->kind == EP_HELLO || message->kind == EP_WELCOME;
   uint32_t wanted = windows ? num_fds(ep) : 0;
   if (cut && count < wanted)
-    return fail_errno(EMFILE, "cannot take the windows of rank %d", message->rank);
+    return fail_errno(EMFILE, "cannot receive the windows of rank %d", message->rank);
   if (windows && count < wanted)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d arrived without its windows", message->rank);
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d has no file descriptors of its windows",
+                message->rank);
   if (cut || count != wanted)
-    return fail(WEFT_ERR_PROTOCOL,
-                "a handshake message of rank %d arrived with more than the %u descriptors that it needs", message->rank,
-                wanted);
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d has more than the %u file descriptors that it needs",
+                message->rank, wanted);
   return 0;
 }
 
@@ -149,10 +149,10 @@ static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to
     if (connect(socket, (const struct sockaddr *)to, size) == 0)
       return 0;
     if (errno != EAGAIN && errno != EINTR)
-      return errno == ECONNREFUSED ? fail(WEFT_ERR_PEER_LOST, "rank %d does not listen: its process has gone", rank)
+      return errno == ECONNREFUSED ? fail(WEFT_ERR_PEER_LOST, "rank %d does not listen: its process is gone", rank)
                                    : fail_errno(errno, "cannot connect to rank %d", rank);
     if (clock_passed(deadline_ns))
-      return fail(WEFT_ERR_TIMEOUT, "rank %d did not take the call by the deadline", rank);
+      return fail(WEFT_ERR_TIMEOUT, "rank %d did not accept the connection by the deadline", rank);
   }
 }
 
@@ -161,7 +161,8 @@ static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to
 static int check_called(int socket, int32_t rank) {
   if (ep_user_check(socket) == 0)
     return fcntl(socket, F_SETFL, O_NONBLOCK) == 0 ? 0 : fail_errno(errno, "cannot call rank %d", rank);
-  return fail_context(WEFT_ERR_PEER_LOST, "rank %d does not listen, and another has its socket's name", rank);
+  return fail_context(WEFT_ERR_PEER_LOST, "rank %d does not listen, and another process uses the name of its socket",
+                      rank);
 }
 
 // Sends hello on a connected socket, and completes the link from the answer. Closes this rank's own descriptors of the
@@ -247,7 +248,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
     if (send_message(ep, socket, &welcome, own) == 0)
       ep_neighbours_connected(ep, hello->rank);
     else if (!ep->started && ep_death_watch_alive(link)) // it may call again, for operation 0: this is no death
-      ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
+      ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given up its call");
   }
   close_own(own);
   return rc;
@@ -259,7 +260,7 @@ void ep_answer_local(weft_ep_t *ep, int socket) {
   bool taken = false;
   int rc = receive_message(ep, socket, &hello, fds);
   if (rc == 0 && (hello.kind != EP_HELLO || hello.to != ep->incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello.rank);
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls another incarnation of this rank", hello.rank);
   if (rc == 0)
     rc = ep_check_incarnation(ep, hello.rank, hello.incarnation);
   if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {

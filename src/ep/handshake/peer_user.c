@@ -42,13 +42,14 @@ int ep_user_check(int socket) {
   socklen_t size = sizeof peer;
   uid_t own = geteuid();
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-    return fail_errno(errno, "cannot find which user's process is at the other end");
+    return fail_errno(errno, "cannot find out which user owns the process at the other end");
   if (peer.uid != own)
-    return fail(WEFT_ERR_AUTH, "a process of user %u is at the other end; this rank is user %u's", peer.uid, own);
+    return fail(WEFT_ERR_AUTH, "the process at the other end belongs to user %u, but this rank to user %u", peer.uid,
+                own);
   if (own == first_number("/proc/sys/kernel/overflowuid", OVERFLOW_UID) && !maps_everybody())
     return fail(WEFT_ERR_AUTH,
-                "the process at the other end cannot be distinguished from others: user %u stands for all that have "
-                "no number in this user namespace",
+                "the owner of the process at the other end is not known: user %u stands for all users without a number "
+                "in this user namespace",
                 own);
   return 0;
 }

@@ -65,8 +65,9 @@ static int check_fabric(const weft_ep_t *ep) {
   if (!ep->engine->has_fabric)
     return fail(WEFT_ERR_UNSUPPORTED, "NVLink joins GPUs, and rank %d runs on host memory", ep->rank);
   if (own[0] && !is_fabric(own))
-    return fail(WEFT_ERR_UNSUPPORTED, "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT on all",
-                ep->rank, own, EP_FABRIC);
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT alike on all ranks", ep->rank,
+                own, EP_FABRIC);
   return 0;
 }
 
@@ -175,8 +176,7 @@ static int read_claim(int32_t rank, const char *claimed, uint8_t key[SECRET_KEY_
   char token[SECRET_DIGITS + 2]; // one more digit, which must not be there
   if (sscanf(claimed, "%33s %255s", token, endpoints) != 2)
     return fail(WEFT_ERR_UNSUPPORTED,
-                "rank %d is on another host, and takes no calls from there: see its "
-                "WEFT_EP_TRANSPORT",
+                "rank %d is on another host, and accepts no connections from this one: see its WEFT_EP_TRANSPORT",
                 rank);
   if (strlen(token) != SECRET_DIGITS || strspn(token, "0123456789abcdef") != SECRET_DIGITS)
     return fail(WEFT_ERR_PROTOCOL, "rank %d has a malformed address", rank);
@@ -189,7 +189,7 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
   uint8_t key[SECRET_KEY_SIZE];
   if (ep->links.tcp_listener < 0)
     return fail(WEFT_ERR_UNSUPPORTED,
-                "rank %d is on another host, and this rank reaches none (WEFT_EP_TRANSPORT is %s)", rank,
+                "rank %d is on another host, and this rank reaches no other host (WEFT_EP_TRANSPORT is %s)", rank,
                 ep->links.transport[0] ? ep->links.transport : "not set, and its store is this process's own");
   int rc = read_claim(rank, claimed, key, endpoints);
   if (rc != 0)
@@ -210,7 +210,7 @@ int ep_call_tcp(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const char *c
 // once, the caller does not want it.
 static int send_at_once(struct ep_handshake *handshake, const struct ep_tcp_message *message) {
   int rc = ep_handshake_send(handshake, message);
-  return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller takes no answer") : rc;
+  return rc > 0 ? fail(WEFT_ERR_PEER_LOST, "the caller does not accept an answer") : rc;
 }
 
 static void refuse(weft_ep_t *ep, struct ep_handshake *handshake, uint64_t to, int error) {
@@ -226,7 +226,7 @@ static int check_caller(const struct ep_handshake *handshake) {
   struct pollfd ended = {.fd = handshake->socket, .events = POLLRDHUP};
   if (poll(&ended, 1, 0) <= 0)
     return 0;
-  return fail(WEFT_ERR_PEER_LOST, "rank %d hung up before it was answered", handshake->received->message.rank);
+  return fail(WEFT_ERR_PEER_LOST, "rank %d hung up before this rank answered", handshake->received->message.rank);
 }
 
 static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {

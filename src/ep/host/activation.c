@@ -154,7 +154,7 @@ int ep_host_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *first, co
   if (found) // an earlier start may have been published before the one that was found: check all again
     find_start(ep, &op, &epoch);
   if (atomic_load(&ep->fenced))
-    return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
+    return fail(WEFT_ERR_FENCED, "rank %d was removed from the view before its first operation", ep->rank);
   if (interrupted)
     return ep_canceled("the first operation");
   if (!found)

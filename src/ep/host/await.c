@@ -10,15 +10,14 @@ int ep_host_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, str
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   bool begun = op->state != EP_OP_FREE || op->outcome.received;
   if (!begun || op->number != number)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu is not one of this rank's newest %d",
+    return fail(WEFT_ERR_INVALID, "await: operation %llu is not among the newest %d of this rank",
                 (unsigned long long)number, EP_DEPTH);
   if (info && !op->outcome.received)
     return fail(WEFT_ERR_INVALID,
                 "await: the dispatch of operation %llu has not been received, so there is no info about it",
                 (unsigned long long)number);
   if (result && !op->outcome.combined)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",
-                (unsigned long long)number);
+    return fail(WEFT_ERR_INVALID, "await: no combine of operation %llu has been received", (unsigned long long)number);
   if (info)
     ep_fill_info(op, info);
   if (result) {

@@ -11,7 +11,7 @@ static int name_lost(const struct ep_op *op, uint64_t number) {
       text_add(&names, "%s%d", names.size ? ", " : "", op->members[i].rank);
   if (names.size == 0)
     return 0;
-  int rc = fail(WEFT_ERR_PEER_LOST, "barrier: operation %llu went on without rank %s", (unsigned long long)number,
+  int rc = fail(WEFT_ERR_PEER_LOST, "barrier: operation %llu continued without rank %s", (unsigned long long)number,
                 names.data ? names.data : "?");
   text_free(&names);
   return rc;
@@ -22,7 +22,7 @@ static int check_barrier(const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     const struct ep_member *member = &op->members[i];
     if (member->link && member->received && member->kind != EP_KIND_BARRIER)
-      return fail(WEFT_ERR_PROTOCOL, "barrier: rank %d %s in operation %llu, where this rank has a barrier",
+      return fail(WEFT_ERR_PROTOCOL, "barrier: rank %d %s in operation %llu, but this rank has a barrier there",
                   member->rank, member->kind == EP_KIND_COMBINE ? "combines by a route" : "dispatches",
                   (unsigned long long)op->number);
   }

@@ -22,7 +22,7 @@ bool ep_take_answer_type(weft_ep_t *ep, struct ep_member *member, uint64_t type)
   bool good = type >= WEFT_EP_COMBINE_BF16 && type <= WEFT_EP_COMBINE_LOGFMT10 &&
               ep_layout_combine_bytes(&ep->layout, (enum weft_ep_combine_dtype)type) <= ep->layout.combine_bytes;
   if (!good)
-    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it answered with rows of no type that there is");
+    ep_link_down(ep, member->link, EP_LINK_BROKEN, "it answered with rows of an unknown type");
   member->answer_type = (uint8_t)type;
   return good;
 }

@@ -11,17 +11,17 @@ static int check_combine(const struct ep_kept *kept, const struct weft_ep_combin
   if (kept->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "combine_route: out is NULL");
   if (kept->num_rows > 0 && !args->y)
-    return fail(WEFT_ERR_INVALID, "combine_route: y is NULL, and the route brought %u rows", kept->num_rows);
+    return fail(WEFT_ERR_INVALID, "combine_route: y is NULL, but %u rows were received with the route", kept->num_rows);
   if (args->row_weights && kept->form != WEFT_EP_RANK_MAJOR)
     return fail(WEFT_ERR_INVALID, "combine_route: row_weights is given, but the rows that filled the route were not "
                                   "received RANK_MAJOR: only such rows have weights that can go back");
   if (late && kept->num_tokens > 0 && !args->topk_weights)
-    return fail(WEFT_ERR_INVALID, "combine_route: topk_weights is NULL here, and was when the route was filled");
+    return fail(WEFT_ERR_INVALID, "combine_route: topk_weights is NULL here, and was NULL when the route was filled: "
+                                  "give it in one of the calls");
   if (!late && args->topk_weights && kept->num_tokens > 0)
-    return kept->has_weights
-               ? fail(WEFT_ERR_INVALID, "combine_route: topk_weights are given, but the route has kept those that it "
-                                        "was filled with")
-               : fail(WEFT_ERR_INVALID, EP_NOT_LATE, "combine_route");
+    return kept->has_weights ? fail(WEFT_ERR_INVALID, "combine_route: topk_weights are given, but the route has kept "
+                                                      "those that it was filled with: leave them NULL")
+                             : fail(WEFT_ERR_INVALID, EP_NOT_LATE, "combine_route");
   return 0;
 }
 
@@ -32,7 +32,7 @@ static int begin_combine(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   const struct ep_op *open = &host->ops[(host->combining - 1) % EP_DEPTH];
   if (host->combining && open->state != EP_OP_FREE && open->number == host->combining - 1) {
     if (host->combines_by != route)
-      return fail(WEFT_ERR_BUSY, "combine_route: operation %llu was interrupted: make that call again first",
+      return fail(WEFT_ERR_BUSY, "combine_route: operation %llu was interrupted: repeat the interrupted call first",
                   (unsigned long long)host->combining - 1);
     *number = host->combining - 1;
     return 1;

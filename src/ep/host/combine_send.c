@@ -12,8 +12,8 @@ int ep_combine_check(const struct ep_op *op, const struct weft_ep_combine_args *
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
   if (op->round >= EP_MAX_COMBINES)
-    return fail(WEFT_ERR_LIMIT, "%s: operation %llu has had %u combines, the most that one can have: end it", call,
-                (unsigned long long)op->number, op->round);
+    return fail(WEFT_ERR_LIMIT, "%s: operation %llu has had %u combines, the most that an operation can have: end it",
+                call, (unsigned long long)op->number, op->round);
   return 0;
 }
 
@@ -22,15 +22,15 @@ static int check_send(const weft_ep_t *ep, const struct ep_op *op, const struct 
   for (uint32_t i = 0; i < op->num_members; i++)
     rows += op->members[i].received ? op->members[i].rows_in : 0;
   if (op->placed && args->y)
-    return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows has returned where the rows are "
-                                  "to be written: leave y NULL");
+    return fail(WEFT_ERR_INVALID, "combine_send: y is given, but weft_ep_combine_rows returned the places of the rows: "
+                                  "write them there, and leave y NULL");
   if (op->placed && args->dtype && args->dtype != WEFT_EP_COMBINE_BF16)
     return fail(WEFT_ERR_INVALID, "combine_send: dtype is %d, but rows that weft_ep_combine_rows placed are bf16",
                 (int)args->dtype);
   if (rows > 0 && !args->y && !op->placed)
-    return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, and %u rows were received", rows);
+    return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, but %u rows were received", rows);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
-    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given with the dispatch already");
+    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given to the dispatch already: leave them NULL");
   if (args->row_weights && op->layout != WEFT_EP_RANK_MAJOR)
     return fail(WEFT_ERR_INVALID,
                 "combine_send: row_weights is given, but the rows of operation %llu were not received RANK_MAJOR: only "
@@ -39,9 +39,11 @@ static int check_send(const weft_ep_t *ep, const struct ep_op *op, const struct 
   if (args->flags & WEFT_EP_COMBINE_UNWEIGHTED)
     return 0;
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && ep->layout.flows)
-    return fail(WEFT_ERR_INVALID, "combine_send: the dispatch had no topk_weights: with THROUGHPUT they go with it");
+    return fail(WEFT_ERR_INVALID,
+                "combine_send: the dispatch had no topk_weights: with THROUGHPUT, give them to the dispatch");
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && !args->topk_weights)
-    return fail(WEFT_ERR_INVALID, "combine_send: topk_weights is NULL here and was in the dispatch");
+    return fail(WEFT_ERR_INVALID,
+                "combine_send: topk_weights is NULL here, and was NULL in the dispatch: give it to one of them");
   if (!op->has_weights && op->layout == WEFT_EP_RANK_MAJOR && args->topk_weights)
     return fail(WEFT_ERR_INVALID, EP_NOT_LATE, "combine_send");
   return 0;
@@ -199,7 +201,7 @@ static enum ep_wait combine_free(weft_ep_t *ep, const struct ep_op *op, struct e
   uint64_t first = ep_piece(&ep->layout, op->number, 0);
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, first);
   enum ep_wait taken = ep_wait_word(ep, link, &slot->taken.combine, link->sent_combine[first % EP_DEPTH], deadline_ns,
-                                    "it did not take a combine by the deadline");
+                                    "it did not receive a combine by the deadline");
   if (taken == EP_WAIT_CAME && !link->path->settle(link, first, EP_PART_COMBINE, deadline_ns))
     return EP_WAIT_DOWN;
   return taken;
@@ -260,7 +262,7 @@ static int check_fits(const weft_ep_t *ep, const struct ep_op *op, const char *c
     if (op->members[i].received && op->members[i].rows_in > layout->window_rows)
       return fail(WEFT_ERR_LIMIT,
                   "%s: %u rows arrived from rank %d, but a window of %llu bytes holds %u: call weft_ep_combine with y, "
-                  "where they flow back in pieces, or open the group with larger window_bytes",
+                  "which sends them back in pieces, or open the group with larger window_bytes",
                   call, op->members[i].rows_in, op->members[i].rank, (unsigned long long)layout->window_bytes,
                   layout->window_rows);
   return 0;
@@ -339,11 +341,11 @@ int ep_host_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
     return rc;
   if (op->layout != WEFT_EP_RANK_MAJOR)
     return fail(WEFT_ERR_INVALID,
-                "combine_rows: the rows of operation %llu were received per expert: they are weighed "
-                "and summed on their way",
+                "combine_rows: the rows of operation %llu were received per expert, and the combine weights and sums "
+                "them: give y to the combine",
                 (unsigned long long)number);
   if (ep->combine_dtype != WEFT_EP_COMBINE_BF16)
-    return fail(WEFT_ERR_INVALID, "combine_rows: the rows of a combine are encoded on their way here, as logfmt10");
+    return fail(WEFT_ERR_INVALID, "combine_rows: the combine encodes its rows as logfmt10: give y to the combine");
   rc = check_fits(ep, op, "combine_rows");
   if (rc != 0)
     return rc;

@@ -109,21 +109,21 @@ static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
   int32_t newcomer = op->route && ep_op_keeps(op) ? ep_kept_newcomer(op->route->kept, op->view) : -1;
   if (newcomer >= 0)
     return fail(WEFT_ERR_CONFLICT,
-                "%s: rank %d joined in the middle of operation %llu, and the route of operation %llu would miss it: "
-                "operation %llu has ended for all",
+                "%s: rank %d joined in the middle of operation %llu, and the route of operation %llu does not have it: "
+                "operation %llu has ended on all ranks",
                 call, newcomer, (unsigned long long)op->number, (unsigned long long)op->route_number - 1,
                 (unsigned long long)op->number);
   if (head->kind != (uint8_t)op->kind || head->route != op->route_number)
     return fail(WEFT_ERR_PROTOCOL,
-                "%s: rank %d %s in operation %llu, and this rank %s: all ranks of an operation go one way, so it has "
-                "ended",
+                "%s: rank %d %s in operation %llu, but this rank %s: all ranks must do the same in an operation, so it "
+                "has ended",
                 call, odd->rank, way_in_words(theirs, head->kind, head->route), (unsigned long long)op->number,
                 way_in_words(ours, op->kind, op->route_number));
   describe(theirs, sizeof theirs, head->dtype, head->topk, head->row_bytes, head->scale_bytes);
   describe(ours, sizeof ours, op->form.dtype, op->topk, op->form.value_bytes, op->form.scale_bytes);
   return fail(WEFT_ERR_PROTOCOL,
-              "dispatch_recv: rank %d dispatches %s in operation %llu, and this rank %s: all ranks of an operation "
-              "dispatch alike, so it has ended",
+              "dispatch_recv: rank %d dispatches %s in operation %llu, but this rank %s: all ranks must dispatch alike "
+              "in an operation, so it has ended",
               odd->rank, theirs, (unsigned long long)op->number, ours);
 }
 
@@ -141,7 +141,8 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
     info->rows_needed = needed;
   if (recv->told || recv->lost)
     notify(ep, op, recv, 0, needed, mark);
-  return fail(WEFT_ERR_ROOM, "dispatch_recv: the buffer has %u rows%s, and %u arrived: call again with more",
+  return fail(WEFT_ERR_ROOM,
+              "dispatch_recv: the buffer has room for %u rows%s, but %u arrived: call again with a larger buffer",
               recv->rows,
               recv->layout == WEFT_EP_RANK_MAJOR || recv->layout == WEFT_EP_PACKED ? "" : " for each expert", needed);
 }
@@ -171,7 +172,7 @@ static int receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep
 
 int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, struct weft_ep_info *info) {
   if (op->number != ep->activation.op)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu comes before %llu",
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: operation %llu has to be received before %llu",
                 (unsigned long long)ep->activation.op, (unsigned long long)op->number);
   if (!op->flowing) {
     int rc = receive_headers(ep, op, recv, info);
@@ -255,7 +256,7 @@ int ep_host_finish(weft_ep_t *ep, uint64_t number) {
   struct ep_op *op;
   int rc = ep_op_find(ep, number, EP_OP_RECEIVED, "finish", &op);
   if (rc == 0 && op->answered > 0)
-    rc = fail(WEFT_ERR_INVALID, "finish: a combine of operation %llu was interrupted: make it again",
+    rc = fail(WEFT_ERR_INVALID, "finish: a combine of operation %llu was interrupted: call the combine again first",
               (unsigned long long)number);
   if (rc == 0)
     ep_op_end(ep, op);

@@ -35,7 +35,7 @@ static void raise_dispatch(weft_ep_t *ep, struct ep_op *op, struct ep_member *me
 static enum ep_wait taken(weft_ep_t *ep, struct ep_link *link, uint64_t number, uint64_t deadline_ns) {
   struct ep_slot_head *slot = ep_slot(&ep->layout, link->out.memory, number);
   return ep_wait_word(ep, link, &slot->taken.dispatch, link->sent_dispatch[number % EP_DEPTH], deadline_ns,
-                      "it did not take a dispatch by the deadline");
+                      "it did not receive a dispatch by the deadline");
 }
 
 // Waits until the peer, and all ranks that read rows there, have taken the former contents of the slot for the
@@ -215,7 +215,7 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
 static int check_turn(const weft_ep_t *ep, enum ep_kind kind, enum ep_sending how) {
   if (how == EP_SEND_HALF || ep->activation.op == ep->next_op)
     return 0;
-  return fail(WEFT_ERR_INVALID, "%s: operation %llu was sent before, and has not been received: receive it first",
+  return fail(WEFT_ERR_INVALID, "%s: operation %llu was sent earlier, and has not been received: receive it first",
               ep_call_of(kind), (unsigned long long)ep->activation.op);
 }
 
@@ -226,7 +226,8 @@ static int take_place(weft_ep_t *ep, struct ep_op *op, enum ep_kind kind, enum e
   if (goes_on && op->kind != kind)
     return ep_fail_interrupted(op);
   if (open && !goes_on && !(flags & WEFT_EP_DISPATCH_RECYCLE))
-    return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
+    return fail(WEFT_ERR_BUSY,
+                "dispatch: operation %llu is still open, and at most %d may be open at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
   if (open && !goes_on && op->state != EP_OP_RECEIVED)
     return fail(WEFT_ERR_BUSY, "dispatch: operation %llu cannot be recycled: %s", (unsigned long long)op->number,
@@ -244,14 +245,13 @@ static int check_fits(const weft_ep_t *ep, uint32_t num_tokens, enum ep_sending 
   if (!layout->flows || sending == EP_SEND_FLOW || num_tokens <= layout->window_rows)
     return 0;
   if (sending == EP_SEND_WHOLE)
-    return fail(
-        WEFT_ERR_LIMIT,
-        "dispatch: %u tokens, and rows_at: rows in place have to fit into a window, and one of %llu bytes holds "
-        "%u: give x, so that they flow through it in pieces, or open the group with larger window_bytes",
-        num_tokens, (unsigned long long)layout->window_bytes, layout->window_rows);
+    return fail(WEFT_ERR_LIMIT,
+                "dispatch: %u tokens with rows_at, but rows in place have to fit into a window, and a window of %llu "
+                "bytes holds %u: give x, so that the rows arrive in pieces, or open the group with larger window_bytes",
+                num_tokens, (unsigned long long)layout->window_bytes, layout->window_rows);
   return fail(WEFT_ERR_LIMIT,
-              "dispatch_send: %u tokens, but a window of %llu bytes holds the rows of %u: call weft_ep_dispatch, where "
-              "they flow through it in pieces, or open the group with larger window_bytes",
+              "dispatch_send: %u tokens, but a window of %llu bytes holds the rows of %u: call weft_ep_dispatch, which "
+              "sends them in pieces, or open the group with larger window_bytes",
               num_tokens, (unsigned long long)layout->window_bytes, layout->window_rows);
 }
 

@@ -148,8 +148,8 @@ static int link_map(weft_ep_t *ep, struct ep_link *link, const int *fds, const u
 
 static int link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *fabric_name) {
   (void)fabric_name;
-  return fail(WEFT_ERR_UNSUPPORTED, "rank %d runs on host memory, which NVLink does not join to that of rank %d",
-              ep->rank, link->rank);
+  return fail(WEFT_ERR_UNSUPPORTED, "rank %d runs on host memory, and NVLink does not connect it to rank %d", ep->rank,
+              link->rank);
 }
 
 static void link_down(weft_ep_t *ep, struct ep_link *link) {

@@ -172,8 +172,8 @@ bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combi
     else if (is_over(ep, op))
       break;
     else
-      going =
-          ep_flow_wait(ep, op, &pause, awaits, "its combine did not arrive, or it did not take ours, by the deadline");
+      going = ep_flow_wait(ep, op, &pause, awaits,
+                           "by the deadline its combine did not arrive, or it did not receive ours");
   }
   ep_flow_wait_end(ep, op, &pause);
   ep->holds = held;

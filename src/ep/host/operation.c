@@ -125,8 +125,8 @@ const char *ep_call_of(enum ep_kind kind) {
 }
 
 int ep_fail_interrupted(const struct ep_op *op) {
-  return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: make that call again first", ep_call_of(op->kind),
-              (unsigned long long)op->number);
+  return fail(WEFT_ERR_BUSY, "%s: operation %llu was interrupted: repeat the interrupted call first",
+              ep_call_of(op->kind), (unsigned long long)op->number);
 }
 
 int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const char *call, struct ep_op **out) {

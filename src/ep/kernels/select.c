@@ -52,9 +52,9 @@ static void decide(void) {
   if (found)
     best = found;
   else
-    log_warn(
-        "WEFT_EP_KERNELS=%s: this machine has no such kernels (portable, avx2, avx512, avx512-bf16, neon); using %s",
-        wanted, best->name);
+    log_warn("WEFT_EP_KERNELS=%s: this machine cannot run such kernels (portable, avx2, avx512, avx512-bf16, neon); "
+             "using %s",
+             wanted, best->name);
 }
 
 const struct ep_kernels *ep_kernels_best(void) {

@@ -78,15 +78,15 @@ static int check_memory(const weft_ep_t *ep, const struct ep_handshake_message *
 
 int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_message *message, size_t size) {
   if (size < offsetof(struct ep_handshake_message, kind) || message->magic != magic)
-    return fail(WEFT_ERR_PROTOCOL, "what arrived (%zu bytes) is no handshake message of a Weft rank", size);
+    return fail(WEFT_ERR_PROTOCOL, "received %zu bytes, which are not a handshake message of a Weft rank", size);
   if (message->version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_VERSION,
                 "the peer's windows have layout version %u, ours %u: use one version of Weft everywhere",
                 message->version, EP_LAYOUT_VERSION);
   if (size != sizeof *message)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message has %zu bytes, not %zu", size, sizeof *message);
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message has %zu bytes: want %zu", size, sizeof *message);
   if (!memchr(message->why, '\0', sizeof message->why))
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message's text does not end");
+    return fail(WEFT_ERR_PROTOCOL, "the text of a handshake message has no end");
   int32_t rank = message->rank;
   if (rank < 0 || (uint32_t)rank >= ep->capacity || rank == ep->rank)
     return fail(WEFT_ERR_PROTOCOL, "a handshake message comes from rank %d; this is rank %d of %u", rank, ep->rank,
@@ -126,7 +126,7 @@ struct ep_tcp_message ep_tcp_message_make(const weft_ep_t *ep, enum ep_handshake
 
 static int check_head(const struct ep_tcp_message *tcp, size_t size) {
   if (size < offsetof(struct ep_tcp_message, message) || tcp->magic != tcp_magic)
-    return fail(WEFT_ERR_PROTOCOL, "what arrived (%zu bytes) is no handshake message of a Weft rank", size);
+    return fail(WEFT_ERR_PROTOCOL, "received %zu bytes, which are not a handshake message of a Weft rank", size);
   return 0;
 }
 
@@ -140,8 +140,8 @@ static int check_version(const struct ep_tcp_message *tcp) {
 
 static int check_whole(const struct ep_tcp_message *tcp, size_t size) {
   if (tcp->size != sizeof *tcp || size != sizeof *tcp)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message has %zu bytes and says %u, not %zu", size, tcp->size,
-                sizeof *tcp);
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message has %zu bytes and gives its size as %u: want %zu", size,
+                tcp->size, sizeof *tcp);
   return 0;
 }
 
@@ -150,13 +150,15 @@ static int check_rest(const weft_ep_t *ep, const struct ep_tcp_message *tcp) {
   if (rc != 0)
     return rc;
   if (!memchr(tcp->transport, '\0', sizeof tcp->transport))
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d has a transport whose name does not end",
+    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d has a transport whose name has no end",
                 tcp->message.rank);
   if (tcp->address_size > sizeof tcp->address || tcp->key_size > sizeof tcp->key)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d announces an address of %u bytes and a key of %u",
+    return fail(WEFT_ERR_PROTOCOL,
+                "a handshake message of rank %d announces an address of %u bytes and a key of %u, which are too long",
                 tcp->message.rank, tcp->address_size, tcp->key_size);
   if (tcp->rings_key_size > sizeof tcp->rings_key)
-    return fail(WEFT_ERR_PROTOCOL, "a handshake message of rank %d announces a key of %u bytes for its rings",
+    return fail(WEFT_ERR_PROTOCOL,
+                "a handshake message of rank %d announces a key of %u bytes for its rings, which is too long",
                 tcp->message.rank, tcp->rings_key_size);
   return 0;
 }
@@ -177,7 +179,7 @@ int ep_tcp_hello_check(const weft_ep_t *ep, const struct ep_tcp_message *hello, 
   if (rc == 0)
     rc = check_rest(ep, hello);
   if (rc == 0 && (hello->message.kind != EP_HELLO || hello->message.to != ep->incarnation))
-    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls an incarnation that this rank is not", hello->message.rank);
+    rc = fail(WEFT_ERR_PROTOCOL, "rank %d calls another incarnation of this rank", hello->message.rank);
   return rc;
 }
 

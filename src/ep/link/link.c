@@ -138,7 +138,7 @@ static void supersede(struct ep_links *links, struct ep_link *old) {
 }
 
 static void take_down_superseded(weft_ep_t *ep, struct ep_link *old) {
-  ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation has connected");
+  ep_link_down(ep, old, EP_LINK_DEAD, "a new incarnation of it appeared");
   // The owner retires the old link at its next call; until then a rank may connect again and again.
   if (!old->remote && !old->was_active) {
     ep_window_discard(&old->in);

@@ -99,7 +99,8 @@ static int choose(const char *at, struct addresses *addresses) {
   }
   char names[NAMES_SIZE], *rest = names;
   if (snprintf(names, sizeof names, "%s", at) >= (int)sizeof names)
-    return fail(WEFT_ERR_INVALID, "addresses to listen at have %zu bytes, %d are allowed", strlen(at), NAMES_SIZE - 1);
+    return fail(WEFT_ERR_INVALID, "the addresses to listen at have %zu bytes together: want at most %d", strlen(at),
+                NAMES_SIZE - 1);
   for (const char *name; (name = strsep(&rest, ","));) {
     union address address;
     int before = addresses->count;
@@ -130,7 +131,7 @@ static int open_listener(const union address *address, int *listener, uint16_t *
     char text[EP_ENDPOINT_SIZE];
     print(address, text);
     close(fd);
-    return error == EADDRNOTAVAIL ? fail(WEFT_ERR_INVALID, "%s is no address of this host", text)
+    return error == EADDRNOTAVAIL ? fail(WEFT_ERR_INVALID, "%s is not an address of this host", text)
                                   : fail_errno(error, "cannot listen at %s for peers on other hosts", text);
   }
   *listener = fd;
@@ -247,7 +248,7 @@ int ep_endpoint_call(weft_ep_t *ep, const char **endpoints, int32_t rank, uint64
     *endpoints += length + ((*endpoints)[length] == ',');
     union address to;
     if (!parse_endpoint(text, &to))
-      return fail(WEFT_ERR_PROTOCOL, "rank %d has endpoints that are none: \"%s\"", rank, all);
+      return fail(WEFT_ERR_PROTOCOL, "rank %d has malformed endpoints: \"%s\"", rank, all);
     error = call_one(ep, &to, deadline_ns, out);
     if (error == 0)
       return 0;
@@ -258,10 +259,10 @@ int ep_endpoint_call(weft_ep_t *ep, const char **endpoints, int32_t rank, uint64
     refused = refused && error == ECONNREFUSED;
   }
   if (refused && *all)
-    return fail(WEFT_ERR_PEER_LOST, "rank %d does not listen at %s: its process has gone", rank, all);
+    return fail(WEFT_ERR_PEER_LOST, "rank %d does not listen at %s: its process is gone", rank, all);
   return fail(WEFT_ERR_UNREACHABLE,
-              "rank %d cannot be reached at %s: %s (WEFT_ADDRESS or WEFT_INTERFACE there chooses where it is called)",
-              rank, all, strerror(error));
+              "rank %d cannot be reached at %s: %s (there, WEFT_ADDRESS or WEFT_INTERFACE chooses the address)", rank,
+              all, strerror(error));
 }
 
 void ep_endpoint_tune(int socket) {

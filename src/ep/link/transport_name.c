@@ -16,5 +16,5 @@ int ep_check_transport(const char *name) {
     for (const char *const *one = lists[i]; *one; one++)
       if (strcmp(*one, name) == 0)
         return 0;
-  return fail(WEFT_ERR_INVALID, "there is no transport %s to other hosts: want ofi, ucx, nvlink or none", name);
+  return fail(WEFT_ERR_INVALID, "%s is not a transport to other hosts: want ofi, ucx, nvlink or none", name);
 }

@@ -71,7 +71,7 @@ static void send_offer(int socket, const struct offer *offer, int area) {
   header->cmsg_len = CMSG_LEN(sizeof area);
   memcpy(CMSG_DATA(header), &area, sizeof area);
   if (sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    log_info("a window is not shown to a neighbour: %s", strerror(errno));
+    log_info("a window cannot be passed to a neighbour: %s", strerror(errno));
 }
 
 // Shows the neighbour the area that the peer of `source` writes.
@@ -139,8 +139,8 @@ static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offe
       return; // both threads of the carrier have shown it
   struct ep_neighbour_area *area = count < AREAS ? calloc(1, sizeof *area) : NULL;
   if (!area || ep_window_map_read(&area->window, area_bytes(ep), fd) != 0) {
-    log_info("rank %d reads no rows out of the window of rank %d: %s", ep->rank, carrier->rank,
-             area ? "it cannot be mapped" : "too many are");
+    log_info("rank %d does not read rows from the window of rank %d: %s", ep->rank, carrier->rank,
+             area ? "it cannot be mapped" : "too many are mapped already");
     free(area);
     return;
   }

@@ -83,7 +83,7 @@ bool ep_put_settle(struct ep_link *link, uint64_t op, enum ep_part which, uint64
   bool up = true;
   while (atomic_load_explicit(&part->busy, memory_order_acquire) && (up = ep_link_up(remote->link)))
     if (!ep_pause(ep, &pause, deadline_ns))
-      ep_link_down(ep, remote->link, ep_control_verdict(ep, remote->link), "what was sent to it did not leave in time");
+      ep_link_down(ep, remote->link, ep_control_verdict(ep, remote->link), "data for it could not be sent in time");
   ep_pause_end(ep, &pause);
   part->posted = 0;
   part->zero_copied = 0;

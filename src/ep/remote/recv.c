@@ -21,7 +21,7 @@ static void receive(struct ep_net *net, const void *bytes, size_t size) {
 
 // The worker is about to close, with all peers and regions.
 static void forget_transport(struct ep_remote *remote) {
-  ep_remote_fail(remote, WEFT_ERR_CLOSED, "this rank's transport did not let go of memory, and was closed");
+  ep_remote_fail(remote, WEFT_ERR_CLOSED, "this rank's transport did not release memory, and was closed");
   remote->peer = NULL;
   remote->area = NULL;
   remote->in = remote->out = NULL;

@@ -270,7 +270,7 @@ void ep_remote_free(struct ep_remote *remote) {
     free(remote);
     return;
   }
-  log_warn("rank %d: what was under way to rank %d does not end; its memory is kept", remote->ep->rank, link->rank);
+  log_warn("rank %d: transfers to rank %d do not end; their memory is not freed", remote->ep->rank, link->rank);
   link->in = link->out = (struct ep_window){0};
   if (carrier_of(remote)->abandon)
     carrier_of(remote)->abandon(remote);

@@ -50,7 +50,7 @@ int ep_update_check(const struct ep_layout *layout, const void *bytes, size_t si
   struct ep_update update = {0};
   size_t head = offsetof(struct ep_update, words);
   if (size < head || size > sizeof update)
-    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, which none has", size);
+    return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes, a size that no message has", size);
   memcpy(&update, bytes, size);
   if (update.version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_VERSION, "it sent a message of version %u, and ours is %u: use one version of Weft everywhere",
@@ -59,7 +59,7 @@ int ep_update_check(const struct ep_layout *layout, const void *bytes, size_t si
     return fail(WEFT_ERR_PROTOCOL, "it sent a message of %zu bytes that announces %u words", size, update.count);
   for (uint32_t i = 0; i < update.count; i++)
     if (!is_theirs(layout, &update.words[i]))
-      return fail(WEFT_ERR_PROTOCOL, "it sent a word for place %u, offset %u, where it must not write",
+      return fail(WEFT_ERR_PROTOCOL, "it sent a word for place %u, offset %u, but it must not write there",
                   update.words[i].place, update.words[i].offset);
   *out = update;
   return 0;

@@ -49,11 +49,12 @@ enum force { FORCE_CANCEL, FORCE_DISCONNECT, FORCE_CLOSE, FORCE_NONE };
 static void force(weft_ep_t *ep, struct ep_net *net, enum force force) {
   struct ep_link *link;
   while ((link = cancel_all(net))) // from the second time on there is none
-    ep_link_down(ep, link, ep_control_verdict(ep, link), "what was sent to it did not leave in time");
+    ep_link_down(ep, link, ep_control_verdict(ep, link), "data for it could not be sent in time");
   if (force == FORCE_CANCEL)
     return;
-  log_warn("rank %d: the transport still reads what was sent to a rank that is gone: %s", ep->rank,
-           force == FORCE_CLOSE ? "it is closed, with all links to other hosts" : "its connection is torn down");
+  log_warn("rank %d: the transport still reads memory for a rank that is gone: %s", ep->rank,
+           force == FORCE_CLOSE ? "the transport is closed, with all links to other hosts"
+                                : "the connection is closed");
   ep_net_lock(net);
   for (uint32_t i = 0; force == FORCE_DISCONNECT && i < net->num_remotes; i++)
     if (net->remotes[i])

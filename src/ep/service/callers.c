@@ -73,7 +73,8 @@ static void waste(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns,
   uint64_t so_far = ++callers->strangers;
   door->wasted_ns += ns;
   if ((so_far & (so_far - 1)) == 0)
-    log_info("rank %d has refused %llu callers; the last: %s", ep->rank, (unsigned long long)so_far, why);
+    log_info("rank %d has refused %llu callers; the reason of the last refusal: %s", ep->rank,
+             (unsigned long long)so_far, why);
   if (door->wasted_ns > WASTE_NS && door->muted_until_ns == 0)
     mute(&ep->links, callers, tcp, WASTE_MUTES * door->wasted_ns);
 }
@@ -114,7 +115,7 @@ static int accept_local(weft_ep_t *ep, struct callers *callers) {
     socket = accept4(ep->links.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   while (socket < 0 && (errno == ECONNABORTED || errno == EINTR));
   if (socket < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-    log_warn("rank %d cannot take a call now: %s%s", ep->rank, strerror(errno),
+    log_warn("rank %d cannot accept a connection now: %s%s", ep->rank, strerror(errno),
              errno == EMFILE ? " (see ulimit -n)" : "");
     mute(&ep->links, callers, false, (uint64_t)MUTE_MS * 1000000);
   }
@@ -171,9 +172,9 @@ static void receive_tcp(weft_ep_t *ep, struct callers *callers, int i) {
   else if (rc < 0)
     hang_up(ep, callers, i, weft_last_error());
   else if (rc == TLS_WANTS_WRITE)
-    hang_up(ep, callers, i, "a caller takes no answer");
+    hang_up(ep, callers, i, "a caller does not accept an answer");
   else if (caller->handshake.stage < EP_HANDSHAKE_PROVED && received_bytes(caller->socket) > UNPROVED_BYTES)
-    hang_up(ep, callers, i, "a caller sent much, and proved nothing");
+    hang_up(ep, callers, i, "a caller sent too much data before it authenticated");
   else if (is_proved(caller) && !was_proved)
     make_room(ep, callers, true, true);
 }
@@ -217,7 +218,7 @@ static void make_room(weft_ep_t *ep, struct callers *callers, bool tcp, bool pro
       ep_callers_receive(ep, callers, said.fd);
     int i = find_caller(callers, said.fd);
     if (i >= 0 && callers->entry[i].handshake.stage == before)
-      hang_up(ep, callers, i, "a caller did not continue, and others called");
+      hang_up(ep, callers, i, "a caller did not continue its handshake, and others connected");
   }
 }
 
@@ -258,5 +259,5 @@ int ep_callers_expire(weft_ep_t *ep, struct callers *callers) {
 
 void ep_callers_end(weft_ep_t *ep, struct callers *callers) {
   while (callers->count > 0)
-    hang_up(ep, callers, 0, "this rank closes");
+    hang_up(ep, callers, 0, "this rank is closing");
 }

@@ -33,7 +33,8 @@ static int check_host_id(const char *id) {
     if (!isgraph((unsigned char)id[i]) || id[i] == '"' || id[i] == '\\')
       size = HOST_ID_SIZE;
   if (size >= HOST_ID_SIZE)
-    return fail(WEFT_ERR_INVALID, "a host id has up to %d characters, and no blanks, quotes or controls",
+    return fail(WEFT_ERR_INVALID,
+                "a host id must have at most %d characters, without blanks, quotes and control characters",
                 HOST_ID_SIZE - 1);
   return 0;
 }
@@ -47,7 +48,7 @@ static int describe_host(const char *id, char *out, size_t cap) {
   if (rc != 0)
     return rc;
   if (stat("/proc/self/ns/net", &network) != 0)
-    return fail_errno(errno, "cannot find out the network namespace from /proc/self/ns/net");
+    return fail_errno(errno, "cannot read the network namespace from /proc/self/ns/net");
   snprintf(out, cap, "%s-%llu%s%s", boot, (unsigned long long)network.st_ino, id ? "/" : "", id ? id : "");
   return 0;
 }
@@ -78,7 +79,7 @@ static int listen_tcp(struct ep_links *links, const struct weft_ep_options *opti
   if (rc != 0 && (at || links->transport[0]))
     return rc;
   if (rc != 0) { // peers on this host need no TCP listener
-    log_info("peers on other hosts cannot call this rank: %s", weft_last_error());
+    log_info("peers on other hosts cannot connect to this rank: %s", weft_last_error());
     return 0;
   }
   char token[SECRET_DIGITS + 1];

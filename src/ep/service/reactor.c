@@ -52,7 +52,7 @@ static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   if (ep_link_up(link))
     link->path->receive_last(link);
   if ((error == EPIPE || error == ECONNRESET) && gave_up(ep, link))
-    put_down(ep, link, EP_LINK_DOUBTED, "it has given its call up");
+    put_down(ep, link, EP_LINK_DOUBTED, "it has given up its call");
   else if (error == EPIPE || error == ECONNRESET)
     put_down(ep, link, EP_LINK_DEAD, "its process ended");
   else if (error == EPROTO)

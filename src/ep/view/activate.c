@@ -57,8 +57,8 @@ int ep_check_active(weft_ep_t *ep) {
   ep->engine->follow(ep);
   if (!group_view_has(ep->view, ep->rank, ep->incarnation))
     return fail(WEFT_ERR_FENCED,
-                ep->leaving ? "rank %d has left: view %llu is without it"
-                            : "rank %d was put out: view %llu is without it; open it again to rejoin",
+                ep->leaving ? "rank %d has left: view %llu does not contain it"
+                            : "rank %d was removed: view %llu does not contain it; open it again to rejoin",
                 ep->rank, (unsigned long long)ep->view->epoch);
   // A rank that others remove continues until the view takes effect; a rank that was considered dead finds its peers
   // gone.
@@ -69,7 +69,7 @@ int ep_check_active(weft_ep_t *ep) {
     ep->engine->unhold_links(ep);
   }
   if (alone)
-    return fail(WEFT_ERR_FENCED, "rank %d was taken for dead and put out of the view; open it again to rejoin",
+    return fail(WEFT_ERR_FENCED, "rank %d was considered dead and removed from the view; open it again to rejoin",
                 ep->rank);
   return 0;
 }

@@ -115,12 +115,11 @@ uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins) {
 
 int ep_awaiting_timed_out(const weft_ep_t *ep, uint64_t epoch) {
   if (epoch == 0)
-    return fail(
-        WEFT_ERR_TIMEOUT,
-        "the view with rank %d is agreed on, but the active ranks have not published its first operation by the "
-        "deadline: they do so when they run operations",
-        ep->rank);
+    return fail(WEFT_ERR_TIMEOUT,
+                "the ranks agreed on the view with rank %d, but the active ranks did not publish its first operation "
+                "by the deadline: they publish it when they run operations",
+                ep->rank);
   return fail(WEFT_ERR_TIMEOUT,
-              "view %llu, in which this rank is to run, has not arrived from the store by the deadline",
+              "view %llu, in which this rank has to run, did not arrive from the store by the deadline",
               (unsigned long long)epoch);
 }

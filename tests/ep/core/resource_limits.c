@@ -150,7 +150,7 @@ static void connect_names_the_descriptor_limit(void **state) {
 static atomic_uint warnings;
 void __wrap_log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void __wrap_log_line(enum log_level level, const char *format, ...) {
-  warnings += level == LOG_LEVEL_WARN && strstr(format, "cannot take a call") != NULL;
+  warnings += level == LOG_LEVEL_WARN && strstr(format, "cannot accept a connection now") != NULL;
 }
 
 // A socket that calls the rank, once it is connected; its address stands in the claim.

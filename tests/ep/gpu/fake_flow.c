@@ -120,7 +120,7 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   args.scales = x;
   args.scale_bytes = 516;
   assert_int_equal(weft_ep_dispatch(ep, &args, recv, NULL, &op), WEFT_ERR_UNSUPPORTED);
-  assert_says("dispatch: scale_bytes is 516; on CUDA memory a row has 512 at most");
+  assert_says("dispatch: scale_bytes is 516; on CUDA memory a row has at most 512");
   args = tokens();
   assert_int_equal(weft_ep_next_op(ep), 0);
   args.processors = 8;
@@ -133,9 +133,9 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   combine.field = value;                                                                                               \
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), rc);                                                       \
   assert_says(words)
-  COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "they are given to the dispatch");
+  COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "they have to be given to the dispatch");
   COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
-  COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them there, or set UNWEIGHTED");
+  COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them to the dispatch, or set UNWEIGHTED");
   COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
   combine.row_weights = NULL;
   combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
@@ -192,7 +192,7 @@ static void a_half_is_received_before_another_is_sent(void **state) {
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   assert_ok(weft_ep_dispatch_send(ep, &args, &first));
   assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_BUSY);
-  assert_says("operation 0 has been sent and not been received");
+  assert_says("operation 0 was sent but not received");
   assert_int_equal(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op), WEFT_ERR_BUSY);
   assert_int_equal(weft_ep_next_op(ep), 1);
   assert_ok(weft_ep_dispatch_recv(ep, first, fake_no_rows(), NULL));
@@ -200,7 +200,7 @@ static void a_half_is_received_before_another_is_sent(void **state) {
   assert_ok(weft_ep_combine_send(ep, first, &combine));
   assert_ok(weft_ep_dispatch_recv(ep, second, fake_no_rows(), NULL));
   assert_int_equal(weft_ep_combine_send(ep, second, &combine), WEFT_ERR_BUSY);
-  assert_says("the combine of operation 0 has been sent and not been received: receive it first");
+  assert_says("the combine of operation 0 was sent but not received: receive it first");
   assert_int_equal(weft_ep_combine(ep, second, &combine, NULL), WEFT_ERR_BUSY);
   assert_ok(weft_ep_combine_recv(ep, first, &combine, NULL));
   assert_ok(weft_ep_combine(ep, second, &combine, NULL));
@@ -249,7 +249,7 @@ static void an_operation_is_combined_again(void **state) {
   assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &next));
   combine.flags = 0;
   assert_int_equal(weft_ep_combine(ep, next, &combine, NULL), WEFT_ERR_INVALID);
-  assert_says("operations end in their order: end that one first, or set KEEP");
+  assert_says("operations end in order: end that one first, or set KEEP");
   combine.flags = WEFT_EP_COMBINE_KEEP;
   assert_ok(weft_ep_combine(ep, next, &combine, NULL));
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID); // where LATENCY needs no order
@@ -339,7 +339,7 @@ static void a_route_is_filled_and_used(void **state) {
   struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
   int32_t rows[2];
   assert_int_equal(weft_ep_route_await(routes[0], &info, DEADLINE_MS), WEFT_ERR_INVALID);
-  assert_says("no dispatch fills the route");
+  assert_says("no dispatch is filling the route");
   struct weft_ep_dispatch_args args = tokens();
   args.route = routes[0];
   args.topk_idx = NULL;
@@ -381,7 +381,7 @@ static void a_route_is_filled_and_used(void **state) {
   struct weft_ep_recv_args other = *fake_no_rows();
   other.layout = WEFT_EP_PACKED;
   assert_int_equal(weft_ep_dispatch(eps[0], &args, &other, NULL, &op), WEFT_ERR_UNSUPPORTED);
-  assert_says("receive as then, or RANK_MAJOR");
+  assert_says("receive as when the route was filled, or RANK_MAJOR");
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   uint64_t ops[2];
@@ -425,7 +425,7 @@ static void a_route_is_filled_and_used_by_halves(void **state) {
   assert_ok(weft_ep_dispatch_send(ep, &args, &op));
   assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &none), WEFT_ERR_BUSY);
   assert_int_equal(weft_ep_dispatch_recv(ep, op, &other, NULL), WEFT_ERR_UNSUPPORTED);
-  assert_says("receive as then, or RANK_MAJOR");
+  assert_says("receive as when the route was filled, or RANK_MAJOR");
   assert_ok(weft_ep_dispatch_recv(ep, op, fake_no_rows(), NULL));
   assert_ok(weft_ep_combine_send(ep, op, &combine));
   assert_ok(weft_ep_combine_recv(ep, op, &combine, NULL));
@@ -527,7 +527,7 @@ static void a_rank_that_joins_ends_a_route(void **state) {
   // they differ: all three see that it joined.
   struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
   assert_int_equal(weft_ep_route_await(routes[0], &info, DEADLINE_MS), WEFT_ERR_CONFLICT);
-  assert_says("rank 2 joined since the route was filled");
+  assert_says("rank 2 joined after the route was filled");
   struct weft_ep_dispatch_args args = tokens();
   uint64_t ops[2];
   for (int i = 0; i < 2; i++) {

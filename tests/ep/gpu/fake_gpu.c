@@ -222,7 +222,7 @@ static void a_capture_may_be_given_up(void **state) {
       assert_ok(weft_ep_dispatch(eps[0], &none, fake_no_rows(), NULL, &ops[j]));
     if (i % 2) {
       assert_int_equal(weft_ep_combine(eps[0], ops[1], &combine, NULL), WEFT_ERR_INVALID);
-      assert_says("operations end in their order");
+      assert_says("operations end in order");
     }
     for (int j = 0; j <= i % 2 && i > 1; j++)
       assert_ok(weft_ep_combine(eps[0], ops[j], &combine, NULL));
@@ -250,7 +250,7 @@ static void what_a_capture_has_begun_does_not_end_outside(void **state) {
   assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
   gpu->api->graph_close(gpu->device, graph);
   assert_int_equal(weft_ep_combine(eps[0], op, &combine, NULL), WEFT_ERR_INVALID);
-  assert_says("a graph ends what it begins");
+  assert_says("a graph has to end the operations that it begins");
   assert_ok(weft_ep_finish(eps[0], op));
   assert_int_equal(weft_ep_finish(eps[0], op), WEFT_ERR_INVALID);
   fake_operate(eps, 1, NULL);
@@ -280,7 +280,7 @@ static void what_was_begun_outside_does_not_end_in_a_capture(void **state) {
     assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
     assert_int_equal(weft_ep_dispatch_recv(ep, op, &recv, NULL), WEFT_ERR_INVALID);
     assert_says("dispatch_recv: operation");
-    assert_says("was not begun in a capture");
+    assert_says("began outside of a capture");
     assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
     gpu->api->graph_close(gpu->device, graph);
     assert_ok(weft_ep_dispatch_recv(ep, op, &recv, NULL));
@@ -289,7 +289,7 @@ static void what_was_begun_outside_does_not_end_in_a_capture(void **state) {
     assert_says("combine: operation");
     assert_int_equal(weft_ep_combine_send(ep, op, &combine), WEFT_ERR_INVALID);
     assert_int_equal(weft_ep_finish(ep, op), WEFT_ERR_INVALID);
-    assert_says("end it before the capture");
+    assert_says("end the operation before the capture");
     assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graph, why), 0);
     gpu->api->graph_close(gpu->device, graph);
     assert_ok(finishes ? weft_ep_finish(ep, op) : weft_ep_combine(ep, op, &combine, NULL));
@@ -320,7 +320,7 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
   setenv("FAKE_ROWS", "3", 1);
   setenv("FAKE_MISSING", "2", 1);
   assert_int_equal(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM);
-  assert_says("the buffer has 2 rows for each expert, and 3 arrived");
+  assert_says("the buffer has room for 2 rows for each expert, but 3 arrived");
   unsetenv("FAKE_ROWS");
   assert_int_equal(info.num_rows, 3);
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
@@ -332,7 +332,7 @@ static void rows_too_many_and_selections_missing_are_told(void **state) {
   combine.y = x;
   combine.topk_weights = weights;
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
-  assert_says("given with the dispatch already");
+  assert_says("given to the dispatch already");
   combine.topk_weights = NULL;
   result.missing = missing;
   result.missing_cap = 3;
@@ -363,7 +363,7 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
   uint64_t op;
   assert_ok(weft_ep_dispatch(ep, &dispatch, &recv, NULL, &op));
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID);
-  assert_says("RANK_MAJOR: they go with the dispatch");
+  assert_says("RANK_MAJOR: give the weights to the dispatch");
   combine.topk_weights = NULL;
   assert_ok(weft_ep_combine(ep, op, &combine, NULL));
   weft_ep_close(ep);

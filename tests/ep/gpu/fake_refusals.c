@@ -38,7 +38,7 @@ static void what_kernels_cannot_work_with_is_refused(void **state) {
   assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID);                                           \
   assert_says(words)
   SEND(row_stride, 264, "row_stride is 264; on CUDA memory it must be a multiple of 16 bytes");
-  SEND(row_stride, UINT64_C(1) << 32, "a stride is larger than the 4294967295 that kernels can step by");
+  SEND(row_stride, UINT64_C(1) << 32, "a stride is larger than 4294967295, the largest that kernels support");
   SEND(topk, 3, "topk is 3, but the group was opened for 2 at most");
   SEND(scales, (const void *)x, "scales are given, but the rows are bf16");
   recv = *fake_no_rows();
@@ -94,7 +94,7 @@ static void operations_end_in_their_order(void **state) {
   for (int i = 0; i < 2; i++)
     assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &ops[i]));
   assert_int_equal(weft_ep_combine(ep, ops[1], &combine, NULL), WEFT_ERR_INVALID);
-  assert_says("operation 0 is open, and on CUDA memory operations end in their order: end that one first, or set KEEP");
+  assert_says("operation 0 is open, and on CUDA memory operations end in order: end that one first, or set KEEP");
   assert_int_equal(weft_ep_finish(ep, ops[1]), WEFT_ERR_INVALID);
   assert_says("operation 0 is open");
   assert_int_equal(weft_ep_barrier(ep), WEFT_ERR_BUSY);

@@ -76,7 +76,7 @@ static void a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason(vo
   int rc = weft_ep_activate(ep, DEADLINE_MS);
   unsetenv("FAKE_MEMBERS");
   assert_int_equal(rc, WEFT_ERR_LIMIT);
-  assert_says("could not be copied to the GPU: too many ranks");
+  assert_says("did not reach the GPU: too many ranks");
   weft_ep_close(ep);
 }
 

@@ -159,11 +159,11 @@ static void a_message_that_is_wrong_ends_its_link(void **state) {
   expect_broken("of version", other, whole, &right);
   expect_broken("a batch of 262145 bytes", note_of(EP_PROXY_BYTES + 1, 0, 0), whole, &right);
   expect_broken("a batch of 4294967295 bytes", note_of(UINT32_MAX, 0, 0), whole, &right);
-  expect_broken("it sent batch 8,", note_of(right.used, EP_PROXY_BATCHES, 0), whole, &right);
-  expect_broken("it sent batch 18446744073709551615,", note_of(right.used, UINT64_MAX, 0), whole, &right);
-  expect_broken("counted 1 batches of the 0", note_of(right.used, 0, 1), whole, &right);
-  expect_broken("counted 1 batches of the 0", note_of(0, 0, 1), whole, NULL);
-  expect_broken("counted 18446744073709551615", note_of(0, 0, UINT64_MAX), whole, NULL);
+  expect_broken("it sent batch 8 out of order", note_of(right.used, EP_PROXY_BATCHES, 0), whole, &right);
+  expect_broken("it sent batch 18446744073709551615 out of order", note_of(right.used, UINT64_MAX, 0), whole, &right);
+  expect_broken("acknowledged 1 batches, but only 0 were sent", note_of(right.used, 0, 1), whole, &right);
+  expect_broken("acknowledged 1 batches, but only 0 were sent", note_of(0, 0, 1), whole, NULL);
+  expect_broken("acknowledged 18446744073709551615", note_of(0, 0, UINT64_MAX), whole, NULL);
 }
 
 // It waits for the one before it, so that nobody reads it meanwhile.
@@ -177,7 +177,7 @@ static void a_batch_that_comes_twice_ends_its_link(void **state) {
   const struct ep_proxy_update note = note_of(right.used, 1, 0);
   say(&hosts, &note, sizeof note, &right);
   say(&hosts, &note, sizeof note, &right);
-  raw_peer_await_broken(link, "it sent batch 1, with 0");
+  raw_peer_await_broken(link, "it sent batch 1 out of order: 0 were");
   raw_peer_hold(hosts.called, link, -1);
   hosts_close(&hosts);
 }
@@ -237,7 +237,7 @@ static void others_go_on(void **state) {
   raw_peer_hold(hosts.called, to_other, 1);
   const struct ep_proxy_update wrong = note_of(0, 0, 1);
   say(&hosts, &wrong, sizeof wrong, NULL);
-  raw_peer_await_broken(link, "counted 1");
+  raw_peer_await_broken(link, "acknowledged 1 ");
   raw_peer_hold(hosts.called, link, -1);
   struct hosts there = {.called = hosts.called, .caller = other};
   assert_goes_on(&there, to_other);

@@ -42,8 +42,8 @@ static void options_out_of_range_are_named(void **state) {
   REFUSED(combine_dtype, (enum weft_ep_combine_dtype)3, "combine_dtype is 3");
   REFUSED(num_founders, 1, "founders is NULL");
   REFUSED(founders, &founder, "num_founders is 0");
-  REFUSED(transport, "ofii", "there is no transport ofii");
-  REFUSED(transport, "ofi,ucx", "there is no transport ofi,ucx");
+  REFUSED(transport, "ofii", "ofii is not a transport");
+  REFUSED(transport, "ofi,ucx", "ofi,ucx is not a transport");
   o = small();
   o.mode = WEFT_EP_LATENCY;
   o.max_tokens = 1025;
@@ -242,11 +242,11 @@ static void what_is_received_at_once_has_to_be_next(void **state) {
   assert_int_equal(weft_ep_dispatch_send(ep, &args, &other), 0);
   const uint64_t sent = other;
   args.flags = WEFT_EP_DISPATCH_RECYCLE; // and ends none
-  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &other), WEFT_ERR_INVALID, "operation 1 was sent before");
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &other), WEFT_ERR_INVALID, "operation 1 was sent earlier");
   assert_int_equal(other, sent);
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), 0);
-  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &other), WEFT_ERR_INVALID, "operation 1 was sent before");
-  assert_says(weft_ep_barrier(ep), WEFT_ERR_INVALID, "barrier: operation 1 was sent before");
+  assert_says(weft_ep_dispatch(ep, &args, &recv, NULL, &other), WEFT_ERR_INVALID, "operation 1 was sent earlier");
+  assert_says(weft_ep_barrier(ep), WEFT_ERR_INVALID, "barrier: operation 1 was sent earlier");
   assert_int_equal(other, sent);
   assert_int_equal(weft_ep_next_op(ep), sent + 1);
   assert_int_equal(weft_ep_dispatch_recv(ep, sent, &recv, NULL), 0);
@@ -270,7 +270,9 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
       .size = sizeof recv, .layout = WEFT_EP_RANK_MAJOR, .rows = 1, .x = received, .counts = counts};
   struct weft_ep_combine_args combine = {.size = sizeof combine, .y = received, .out = out, .topk_weights = weights};
   assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
-  assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "RANK_MAJOR: they go with the dispatch");
+  assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID,
+              "RANK_MAJOR: give the weights to the "
+              "dispatch");
   combine.topk_weights = NULL;
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), 0);
   weft_ep_close(ep);

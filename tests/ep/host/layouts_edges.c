@@ -115,9 +115,9 @@ static void too_few_rows_for_the_parts_are_told_and_nothing_is_written(void **st
   recv.rows = 9; // as many as there are, but the parts are 0 to 4 and 5 to 9, and end at 10
   memset(b->received, 0xA5, sizeof b->received);
   memset(b->src_rank, 0xA5, sizeof b->src_rank);
-  assert_says(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM, "has 9 rows, and 10 arrived");
+  assert_says(weft_ep_dispatch(ep, &dispatch, &recv, &info, &op), WEFT_ERR_ROOM, "has room for 9 rows, but 10 arrived");
   assert_int_equal(info.rows_needed, 10);
-  assert_says(weft_ep_dispatch_recv(ep, op, &recv, &info), WEFT_ERR_ROOM, "has 9 rows, and 10 arrived");
+  assert_says(weft_ep_dispatch_recv(ep, op, &recv, &info), WEFT_ERR_ROOM, "has room for 9 rows, but 10 arrived");
   for (size_t i = 0; i < MOST_ROWS * HIDDEN; i++)
     assert_int_equal(b->received[i], 0xA5A5);
   for (size_t i = 0; i < MOST_ROWS; i++)
@@ -155,7 +155,7 @@ static void what_does_not_go_together_is_refused(void **state) {
   OPAQUE(32, 6, b->scales, "scale_bytes is 6; it must be a multiple of 4");
   OPAQUE(32, 8, NULL, "scale_bytes is 8, but scales is NULL");
   OPAQUE(32, 0, b->scales, "scale_bytes is 0, but scales is given");
-  OPAQUE(272, 0, NULL, "rows of dtype 5 take 272 bytes, and the group was opened for dtype 1, whose rows take 256");
+  OPAQUE(272, 0, NULL, "rows of dtype 5 take 272 bytes, but the group was opened for dtype 1, whose rows take 256");
   OPAQUE(256, 4, b->scales, "rows of dtype 5 take 260 bytes");
   OPAQUE(0xFFFFFFF0, 0x20, b->scales, "rows of dtype 5 take 4294967312 bytes");
   args = dispatch_of(b, of_one);

@@ -74,7 +74,7 @@ static void options_that_no_route_can_have(void **state) {
   REFUSED(max_tokens, TOKENS + 1, "max_tokens is 5; it is 4 at most");
   REFUSED(topk, TOPK + 1, "topk is 3; it is 2 at most");
   REFUSED(alignment, 257, "alignment is 257; it is 256 at most");
-  REFUSED(max_rows, UINT32_MAX, "max_rows is 4294967295; with top-2 at most");
+  REFUSED(max_rows, UINT32_MAX, "max_rows is 4294967295; with top-2 want at most");
   REFUSED(flags, 1, "bit 0x1");
   REFUSED(reserved, 1, "reserved is 1");
   REFUSED(size, 8, "weft_ep_route_options");
@@ -272,7 +272,7 @@ static void what_a_combine_by_a_route_must_not_say(void **state) {
   args = alone_combine();                                                                                              \
   args.field = value;                                                                                                  \
   assert_says(weft_ep_combine_route(ep, route, &args, NULL, &op), WEFT_ERR_INVALID, words)
-  REFUSED(y, NULL, "y is NULL, and the route brought 4 rows");
+  REFUSED(y, NULL, "y is NULL, but 4 rows were received with the route");
   REFUSED(out, NULL, "out is NULL");
   REFUSED(topk_weights, alone_weights, "the route has kept those");
   REFUSED(flags, 1u << 9, "bit 0x200");

@@ -53,8 +53,8 @@ static void each_field_of_a_dispatch(void **state) {
       INVALID(dispatch_args, x_dtype, WEFT_EP_OPAQUE, "x_dtype is OPAQUE, and dtype is not"),
       INVALID(dispatch_args, row_bytes, 256, "row_bytes is 256, but dtype is not OPAQUE"),
       INVALID(dispatch_args, scale_bytes, 4, "scale_bytes is 4, but dtype is not OPAQUE"),
-      INVALID(dispatch_args, dtype, 6, "no dtype 6"),
-      INVALID(dispatch_args, x_dtype, 7, "no dtype 7"),
+      INVALID(dispatch_args, dtype, 6, "dtype is 6, which does not exist"),
+      INVALID(dispatch_args, x_dtype, 7, "dtype is 7, which does not exist"),
       INVALID(dispatch_args, flags, 1u << 9, "bit 0x200"),
   };
   uint64_t before = weft_ep_next_op(ep), op;
@@ -77,7 +77,7 @@ static void each_field_of_a_receive(void **state) {
       INVALID(recv_args, expert_end, (uintptr_t)alone_counts, "expert_end is given, but the layout is not PACKED"),
       INVALID(recv_args, flags, WEFT_EP_RECV_KEEP_PLACES, "RANK_MAJOR"),
       INVALID(recv_args, flags, 1u << 5, "bit 0x20"),
-      INVALID(recv_args, layout, 4, "no layout 4"),
+      INVALID(recv_args, layout, 4, "layout is 4, which does not exist"),
       INVALID(recv_args, reserved, 1, "reserved is 1"),
       INVALID(recv_args, told, (uintptr_t)alone_x, "told_size is 0"),
   };
@@ -103,7 +103,7 @@ static void each_field_of_a_receive(void **state) {
 static void each_field_of_a_combine(void **state) {
   (void)state;
   const struct refusal refusals[] = {
-      INVALID(combine_args, dtype, 3, "no dtype 3"),
+      INVALID(combine_args, dtype, 3, "dtype is 3, which is not a dtype of a combine"),
       INVALID(combine_args, flags, 1u << 3, "bit 0x8"),
       INVALID(combine_args, reserved, 1, "reserved is 1"),
   };

@@ -85,7 +85,7 @@ static void what_the_group_has_no_room_for(void **state) {
   args.field = value;                                                                                                  \
   assert_says(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_INVALID, words)
   REFUSED(dtype, WEFT_EP_BF16,
-          "rows of dtype 1 take 512 bytes, and the group was opened for dtype 4, whose rows take 260");
+          "rows of dtype 1 take 512 bytes, but the group was opened for dtype 4, whose rows take 260");
   REFUSED(dtype, WEFT_EP_FP8, "rows of dtype 2 take 264 bytes");
   REFUSED(topk, ALONE_TOPK + 1, "topk is 3, but the group was opened for 2");
   REFUSED(num_tokens_at, &many, "*num_tokens_at is 5, more than num_tokens, 4");
@@ -197,7 +197,7 @@ static void an_operation_has_so_many_combines(void **state) {
   assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
   for (uint32_t i = 0; i < limits.max_combines; i++)
     assert_int_equal(weft_ep_combine(ep, op, &keeping, NULL), 0);
-  assert_says(weft_ep_combine(ep, op, &keeping, NULL), WEFT_ERR_LIMIT, "the most that one can have");
+  assert_says(weft_ep_combine(ep, op, &keeping, NULL), WEFT_ERR_LIMIT, "the most that an operation can have");
   assert_int_equal(weft_ep_finish(ep, op), 0);
   weft_ep_close(ep);
 }

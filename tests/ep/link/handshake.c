@@ -189,9 +189,9 @@ static void a_handshake_message_that_is_wrong_anywhere_is_refused_in_words(void 
   EXPECT(WEFT_ERR_PROTOCOL, "address of 4294967295", hello.address_size = UINT32_MAX);
   EXPECT(WEFT_ERR_PROTOCOL, "a key of 1025", hello.key_size = sizeof hello.key + 1);
   EXPECT(WEFT_ERR_PROTOCOL, "a key of 1025 bytes for its rings", hello.rings_key_size = sizeof hello.rings_key + 1);
-  EXPECT(WEFT_ERR_PROTOCOL, "name does not end", memset(hello.transport, 'x', sizeof hello.transport));
-  EXPECT(WEFT_ERR_PROTOCOL, "text does not end", memset(hello.message.why, 'x', sizeof hello.message.why));
-  EXPECT(WEFT_ERR_PROTOCOL, "no handshake message", hello.message.magic ^= 1);
+  EXPECT(WEFT_ERR_PROTOCOL, "name has no end", memset(hello.transport, 'x', sizeof hello.transport));
+  EXPECT(WEFT_ERR_PROTOCOL, "has no end", memset(hello.message.why, 'x', sizeof hello.message.why));
+  EXPECT(WEFT_ERR_PROTOCOL, "not a handshake message", hello.message.magic ^= 1);
   EXPECT(WEFT_ERR_VERSION, "layout version", hello.message.version ^= 1);
   EXPECT(WEFT_ERR_PROTOCOL, "rank -1", hello.message.rank = -1);
   EXPECT(WEFT_ERR_PROTOCOL, "rank 4", hello.message.rank = 4);
@@ -376,8 +376,8 @@ static void a_handshake_message_brings_its_windows_and_nothing_else(void **state
   for (int i = 2; i < MANY_FDS; i++)
     many[i] = area;
   assert_int_equal(ftruncate(file, (off_t)size), 0);
-  expect_near(&hosts, many, 0, "without its windows");
-  expect_near(&hosts, many, 1, "without its windows");
+  expect_near(&hosts, many, 0, "has no file descriptors of its windows");
+  expect_near(&hosts, many, 1, "has no file descriptors of its windows");
   expect_near(&hosts, many, 3, "more than the");
   if (cut_descriptors_are_closed()) {
     expect_near(&hosts, many, 4, "more than the");
@@ -562,7 +562,7 @@ static void an_answer_that_is_wrong_makes_no_link(void **state) {
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = 0);
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = 7);
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = sizeof answer - 1);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "no handshake message", memset(&answer, 'x', sizeof answer));
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "not a handshake message", memset(&answer, 'x', sizeof answer));
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++);
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++, size = 200);
   EXPECT_OF(WEFT_ERR_VERSION, "layout version", answer.version++, size += LATER);
@@ -571,7 +571,7 @@ static void an_answer_that_is_wrong_makes_no_link(void **state) {
   EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.message.kind = EP_HELLO);
   EXPECT_OF(WEFT_ERR_PROTOCOL, "a malformed answer", answer.message.kind = EP_YIELD, answer.message.rank = 2);
   EXPECT_OF(WEFT_ERR_PROTOCOL, "address of 5000", answer.address_size = 5000);
-  EXPECT_OF(WEFT_ERR_PROTOCOL, "name does not end", memset(answer.transport, 'x', sizeof answer.transport));
+  EXPECT_OF(WEFT_ERR_PROTOCOL, "name has no end", memset(answer.transport, 'x', sizeof answer.transport));
   EXPECT_OF(WEFT_ERR_PROTOCOL, "address", strcpy(answer.transport, "shm"));
   EXPECT_OF(WEFT_ERR_LIMIT, "refused: so it is", answer.message.kind = EP_REFUSED,
             answer.message.error = WEFT_ERR_LIMIT, strcpy(answer.message.why, "so it is"));

@@ -8,8 +8,7 @@ static int check_none_open(const weft_ep_t *ep) {
   for (uint32_t i = 0; i < EP_DEPTH; i++)
     if (ep->gpu->ops[i].state != EP_OP_FREE)
       return fail(WEFT_ERR_BUSY,
-                  "barrier: operation %llu is open, and on CUDA memory operations end in their order: end "
-                  "it first",
+                  "barrier: operation %llu is open, and on CUDA memory operations end in order: end it first",
                   (unsigned long long)ep->gpu->ops[i].number);
   return 0;
 }
@@ -40,6 +39,6 @@ int ep_gpu_barrier(weft_ep_t *ep) {
   ep_gpu_op_received(ep, op);
   op->barrier = true;
   if (ep_gpu_op_end(ep, op, op->stream, "barrier") != 0) // the other ranks have the barrier all the same
-    log_warn("rank %d: the next operation has to end the barrier: %s", ep->rank, weft_last_error());
+    log_warn("rank %d: the barrier did not end, and the next operation has to end it: %s", ep->rank, weft_last_error());
   return ep_gpu_check_barrier(ep, op);
 }

@@ -24,7 +24,8 @@ int ep_gpu_op_check_runs(weft_ep_t *ep, const struct gpu_op *op, void *stream, c
   if (rc != 0 || capture == 0)
     return rc;
   return fail(WEFT_ERR_INVALID,
-              "%s: operation %llu was not begun in a capture, and the stream is captured: end it before the capture",
+              "%s: operation %llu began outside of a capture, but the stream is being captured: end the operation "
+              "before the capture",
               call, (unsigned long long)op->number);
 }
 
@@ -36,8 +37,8 @@ int ep_gpu_op_check_inside(weft_ep_t *ep, const struct gpu_op *op, void *stream,
   if (rc != 0 || !outside)
     return rc;
   return fail(WEFT_ERR_INVALID,
-              "%s: the operation was begun in a capture, and the stream is not captured: a graph ends "
-              "what it begins",
+              "%s: the operation began in a capture, but the stream is not being captured: a graph has to end the "
+              "operations that it begins",
               call);
 }
 
@@ -45,5 +46,5 @@ int ep_gpu_check_results(bool captures, bool results, const char *call) {
   if (!captures || !results)
     return 0;
   return fail(WEFT_ERR_INVALID,
-              "%s: no result is known while the stream is captured: call weft_ep_await after a replay", call);
+              "%s: no result is known while the stream is being captured: call weft_ep_await after a replay", call);
 }

@@ -32,7 +32,7 @@ static int check_latency_send(const struct weft_ep_dispatch_args *args) {
 static int check_flow_send(const weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   if (args->dtype == WEFT_EP_OPAQUE && args->scale_bytes > EP_MAX_SCALES)
     return fail(WEFT_ERR_UNSUPPORTED,
-                "dispatch: scale_bytes is %u; on CUDA memory a row has %d at most: have more travel in row_bytes",
+                "dispatch: scale_bytes is %u; on CUDA memory a row has at most %d: put more bytes into row_bytes",
                 args->scale_bytes, EP_MAX_SCALES);
   return check_processors(ep, args->processors, "dispatch");
 }
@@ -47,7 +47,7 @@ int ep_gpu_check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
     return fail(WEFT_ERR_INVALID, "dispatch: row_stride is %llu; on CUDA memory it must be a multiple of %d bytes",
                 (unsigned long long)args->row_stride, PIECE);
   if (args->row_stride > UINT32_MAX || args->scale_row_stride > UINT32_MAX || args->scale_block_stride > UINT32_MAX)
-    return fail(WEFT_ERR_INVALID, "dispatch: a stride is larger than the %u that kernels can step by", UINT32_MAX);
+    return fail(WEFT_ERR_INVALID, "dispatch: a stride is larger than %u, the largest that kernels support", UINT32_MAX);
   return ep_check_send(ep, args);
 }
 
@@ -66,7 +66,8 @@ int ep_gpu_check_recv(weft_ep_t *ep, const struct weft_ep_recv_args *recv) {
   if (rc != 0)
     return rc;
   if (recv->scale_row_stride > UINT32_MAX || recv->scale_block_stride > UINT32_MAX)
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: a stride is larger than the %u that kernels can step by", UINT32_MAX);
+    return fail(WEFT_ERR_INVALID, "dispatch_recv: a stride is larger than %u, the largest that kernels support",
+                UINT32_MAX);
   return ep_check_recv(ep, recv);
 }
 
@@ -85,7 +86,8 @@ static int check_latency_combine(const struct weft_ep_combine_args *args, const 
 static int check_flow_combine(const weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
   if (args->topk_weights)
     return fail(WEFT_ERR_INVALID,
-                "%s: topk_weights are given, but in a group for THROUGHPUT they are given to the dispatch", call);
+                "%s: topk_weights are given, but in a group for THROUGHPUT they have to be given to the dispatch",
+                call);
   return check_processors(ep, args->processors, call);
 }
 

@@ -6,14 +6,16 @@
 static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_combine_args *args, const char *call) {
   bool unweighted = op->rank_major || args->flags & WEFT_EP_COMBINE_UNWEIGHTED;
   if (!op->has_weights && !unweighted)
-    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them there, or set UNWEIGHTED", call);
+    return fail(WEFT_ERR_INVALID, "%s: the dispatch had no topk_weights: give them to the dispatch, or set UNWEIGHTED",
+                call);
   if (args->out_weights && !args->row_weights && op->rows > 0)
     return fail(WEFT_ERR_INVALID,
-                "%s: out_weights are given and row_weights are NULL; on CUDA memory all ranks return weights, or "
-                "none",
+                "%s: out_weights are given, but row_weights are NULL; on CUDA memory either all ranks send weights "
+                "back, or none",
                 call);
   if (args->row_weights && !op->rank_major)
-    return fail(WEFT_ERR_INVALID, "%s: row_weights are given, but only rows that are RANK_MAJOR return weights", call);
+    return fail(WEFT_ERR_INVALID,
+                "%s: row_weights are given, but only rows that were received RANK_MAJOR can send weights back", call);
   return 0;
 }
 
@@ -22,8 +24,8 @@ static int check_combine(const weft_ep_t *ep, const struct gpu_op *op, const str
   if (op->num_tokens > 0 && !args->out)
     return fail(WEFT_ERR_INVALID, "%s: out is NULL", call);
   if (op->round >= EP_MAX_COMBINES)
-    return fail(WEFT_ERR_LIMIT, "%s: operation %llu has had %u combines, the most that one can have: end it", call,
-                (unsigned long long)op->number, op->round);
+    return fail(WEFT_ERR_LIMIT, "%s: operation %llu has had %u combines, the most that an operation can have: end it",
+                call, (unsigned long long)op->number, op->round);
   if (!(halves & DEVICE_SEND))
     return 0;
   if (op->rows > 0 && !args->y && !op->no_rows)
@@ -31,9 +33,10 @@ static int check_combine(const weft_ep_t *ep, const struct gpu_op *op, const str
   if (ep_gpu_flows(ep))
     return check_flow_weights(op, args, call);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
-    return fail(WEFT_ERR_INVALID, "%s: topk_weights were given with the dispatch already", call);
+    return fail(WEFT_ERR_INVALID, "%s: topk_weights were given to the dispatch already: leave them NULL", call);
   if (!op->has_weights && !op->rank_major && !args->topk_weights)
-    return fail(WEFT_ERR_INVALID, "%s: topk_weights is NULL here and was in the dispatch", call);
+    return fail(WEFT_ERR_INVALID, "%s: topk_weights is NULL here, and was NULL in the dispatch: give it to one of them",
+                call);
   if (!op->has_weights && op->rank_major && args->topk_weights)
     return fail(WEFT_ERR_INVALID, EP_NOT_LATE, call);
   return 0;
@@ -147,7 +150,6 @@ int ep_gpu_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
 
 int ep_gpu_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
   (void)ep, (void)number, (void)rows_at;
-  return fail(WEFT_ERR_UNSUPPORTED,
-              "combine_rows: on CUDA memory rows are reduced and written by the kernel: give y, which is read where it "
-              "lies");
+  return fail(WEFT_ERR_UNSUPPORTED, "combine_rows: on CUDA memory the kernel reduces and writes the rows: give y to "
+                                    "the combine, which reads it in place");
 }

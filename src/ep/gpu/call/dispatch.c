@@ -74,7 +74,7 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *
 static int check_recv(const struct weft_ep_recv_args *recv) {
   if (!recv->rows_at)
     return 0;
-  return fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but rows on CUDA memory are copied: give x");
+  return fail(WEFT_ERR_INVALID, "dispatch_recv: rows_at is given, but on CUDA memory rows are always copied: give x");
 }
 
 int ep_gpu_op_launch_dispatch(weft_ep_t *ep, struct gpu_op *op, const struct device_dispatch *args,

@@ -9,8 +9,8 @@ int ep_gpu_flow_check_begin(const weft_ep_t *ep, bool captures, const char *call
   for (uint32_t i = 0; ep_gpu_flows(ep) && !captures && i < EP_DEPTH; i++)
     if (ep->gpu->ops[i].state == EP_OP_SENT)
       return fail(WEFT_ERR_BUSY,
-                  "%s: operation %llu has been sent and not been received, and in a group for THROUGHPUT on CUDA "
-                  "memory the window has room for one alone: receive it first",
+                  "%s: operation %llu was sent but not received, and in a group for THROUGHPUT on CUDA memory the "
+                  "window has room for only one operation: receive it first",
                   call, (unsigned long long)ep->gpu->ops[i].number);
   return 0;
 }
@@ -27,19 +27,18 @@ int ep_gpu_flow_check_combine(const weft_ep_t *ep, const struct gpu_op *op, uint
     if (!ep_gpu_open_beside(op, other))
       continue;
     if (other->state == EP_OP_ANSWERED && !captured)
-      return fail(WEFT_ERR_BUSY,
-                  "%s: the combine of operation %llu has been sent and not been received: receive it first", call,
+      return fail(WEFT_ERR_BUSY, "%s: the combine of operation %llu was sent but not received: receive it first", call,
                   number);
     if (other->number > op->number && other->combined)
       return fail(WEFT_ERR_INVALID,
-                  "%s: operation %llu has been combined already, and in a group for THROUGHPUT on CUDA memory no "
-                  "operation is combined behind a newer one: end it by weft_ep_finish",
+                  "%s: operation %llu has been combined already, and in a group for THROUGHPUT on CUDA memory an "
+                  "operation cannot be combined after a newer one: end it by weft_ep_finish",
                   call, number);
     if (other->number < op->number && other->state != EP_OP_ANSWERED && !keeps)
-      return fail(WEFT_ERR_INVALID,
-                  "%s: operation %llu is open, and on CUDA memory operations end in their order: end that one first, "
-                  "or set KEEP",
-                  call, number);
+      return fail(
+          WEFT_ERR_INVALID,
+          "%s: operation %llu is open, and on CUDA memory operations end in order: end that one first, or set KEEP",
+          call, number);
   }
   return 0;
 }

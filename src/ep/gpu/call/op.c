@@ -24,15 +24,14 @@ int ep_gpu_op_check_order(const weft_ep_t *ep, const struct gpu_op *op, bool kee
       continue;
     if (keeps && other->state == EP_OP_ANSWERED)
       return fail(WEFT_ERR_INVALID,
-                  "%s: KEEP is set, but the combine of operation %llu has been sent and not been received: receive it "
-                  "first",
+                  "%s: KEEP is set, but the combine of operation %llu was sent but not received: receive it first",
                   call, (unsigned long long)(other->number & ~GPU_CAPTURED));
     *ahead += other->number < op->number && other->state != EP_OP_ANSWERED;
     if (*ahead > 0 && !keeps)
-      return fail(WEFT_ERR_INVALID,
-                  "%s: operation %llu is open, and on CUDA memory operations end in their order: end that one first, "
-                  "or set KEEP",
-                  call, (unsigned long long)(other->number & ~GPU_CAPTURED));
+      return fail(
+          WEFT_ERR_INVALID,
+          "%s: operation %llu is open, and on CUDA memory operations end in order: end that one first, or set KEEP",
+          call, (unsigned long long)(other->number & ~GPU_CAPTURED));
   }
   return 0;
 }
@@ -55,7 +54,7 @@ int ep_gpu_op_end_barrier(weft_ep_t *ep, void *stream, uint64_t capture, const c
     return 0;
   if (capture)
     return fail(WEFT_ERR_BUSY,
-                "%s: the end of barrier %llu could not be launched: call weft_ep_finish with that before the capture",
+                "%s: the end of barrier %llu could not be launched: call weft_ep_finish for it before the capture",
                 call, (unsigned long long)op->number);
   return ep_gpu_op_end(ep, op, stream, call);
 }
@@ -90,7 +89,8 @@ static int place(weft_ep_t *ep, void *stream, uint64_t capture, uint32_t flags, 
       return rc;
   }
   if (!capture && op->state != EP_OP_FREE)
-    return fail(WEFT_ERR_BUSY, "dispatch: operation %llu is still open, and %d may be at once: end it first",
+    return fail(WEFT_ERR_BUSY,
+                "dispatch: operation %llu is still open, and at most %d may be open at once: end it first",
                 (unsigned long long)op->number, EP_DEPTH);
   if (op->route) // the results of the former operation are not available any more
     ep_route_unuse(op->route);

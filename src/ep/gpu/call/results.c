@@ -41,7 +41,8 @@ int ep_gpu_await_stream(weft_ep_t *ep, void *stream, uint32_t timeout_ms, char *
 static int check_conflict(const struct gpu_op *op, const struct device_record *record, char *why) {
   if (!(record->kind & DEVICE_CONFLICT))
     return 0;
-  snprintf(why, DEVICE_WHY, "a rank has joined since the route was filled%s, so no rows went: fill it again",
+  snprintf(why, DEVICE_WHY,
+           "a rank has joined since the route was filled%s, so no rows were sent: fill the route again",
            op->route ? "" : " by which others go");
   return WEFT_ERR_CONFLICT;
 }
@@ -141,7 +142,8 @@ static void fill_info(weft_ep_t *ep, const struct gpu_op *op, const struct devic
 static int check_room(const struct gpu_op *op, const struct device_record *record) {
   if (record->needed_rows <= op->rows)
     return 0;
-  return fail(WEFT_ERR_ROOM, "operation %llu: the buffer has %u rows%s, and %u arrived: those beyond are lost",
+  return fail(WEFT_ERR_ROOM,
+              "operation %llu: the buffer has room for %u rows%s, but %u arrived: the rows beyond are lost",
               (unsigned long long)record->op, op->rows, op->rank_major || op->packed ? "" : " for each expert",
               record->needed_rows);
 }
@@ -242,11 +244,11 @@ int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   const struct group_view *view = ep_gpu_view(ep, record.epoch);
   fill_info(ep, op, &record, view, &unwanted);
   if (record.other_kinds != 0) {
-    snprintf(begin, sizeof begin, "barrier: a dispatch, and no barrier, is operation %llu of",
+    snprintf(begin, sizeof begin, "barrier: a dispatch, and not a barrier, is operation %llu of",
              (unsigned long long)record.op);
     rc = name_members(WEFT_ERR_PROTOCOL, view, record.other_kinds, begin);
   } else if (record.lost != 0) {
-    snprintf(begin, sizeof begin, "barrier: operation %llu went on without", (unsigned long long)record.op);
+    snprintf(begin, sizeof begin, "barrier: operation %llu continued without", (unsigned long long)record.op);
     rc = name_members(WEFT_ERR_PEER_LOST, view, record.lost, begin);
   }
   group_view_unref(view);
@@ -299,15 +301,14 @@ int ep_gpu_await(weft_ep_t *ep, uint64_t number, struct weft_ep_info *info, stru
     number = ep->next_op - 1;
   struct gpu_op *op = &gpu->ops[number % EP_DEPTH];
   if (!op->begun || op->number != number)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu is not one of this rank's newest %d",
+    return fail(WEFT_ERR_INVALID, "await: operation %llu is not among the newest %d of this rank",
                 (unsigned long long)number, EP_DEPTH);
   if (info && !op->received)
     return fail(WEFT_ERR_INVALID,
                 "await: the dispatch of operation %llu has not been received, so there is no info about it",
                 (unsigned long long)number);
   if (result && !op->combined)
-    return fail(WEFT_ERR_INVALID, "await: operation %llu has no combine that has been received",
-                (unsigned long long)number);
+    return fail(WEFT_ERR_INVALID, "await: no combine of operation %llu has been received", (unsigned long long)number);
   if (info || result)
     return ep_gpu_fill(ep, op, info, result, timeout_ms);
   char why[DEVICE_WHY] = "";

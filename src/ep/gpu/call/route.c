@@ -64,7 +64,8 @@ static int check_kept(const struct gpu_route *route, const struct weft_ep_dispat
     return fail(WEFT_ERR_INVALID,
                 "dispatch: topk_weights are given, but the route has kept those that it was filled with");
   if (args->num_tokens_at)
-    return fail(WEFT_ERR_INVALID, "dispatch: num_tokens_at is given, but the route has the number of tokens");
+    return fail(WEFT_ERR_INVALID,
+                "dispatch: num_tokens_at is given, but the route has the number of tokens: leave num_tokens_at NULL");
   if (args->num_tokens != route->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, but the route was filled by a dispatch of %u", args->num_tokens,
                 route->num_tokens);
@@ -94,9 +95,9 @@ int ep_gpu_route_check_recv(const weft_ep_route_t *kept, const struct weft_ep_re
       (!packed || (recv->alignment ? recv->alignment : 1) == route->alignment))
     return 0;
   return ep_unsupported("dispatch",
-                        "a receive by expert, on CUDA memory, in another layout, of other rows or with another "
-                        "alignment than the one that filled the route",
-                        "receive as then, or RANK_MAJOR");
+                        "on CUDA memory a receive by expert whose layout, rows or alignment differ from the receive "
+                        "that filled the route",
+                        "receive as when the route was filled, or RANK_MAJOR");
 }
 
 void ep_gpu_route_follow(struct gpu_op *op) {
@@ -163,8 +164,8 @@ static int check_joined(weft_ep_t *ep, uint64_t epoch) {
   group_view_unref(then);
   if (joined < 0)
     return 0;
-  return fail(WEFT_ERR_CONFLICT, "route_await: rank %d joined since the route was filled, and it would miss it",
-              joined);
+  return fail(WEFT_ERR_CONFLICT,
+              "route_await: rank %d joined after the route was filled, and the route does not have it", joined);
 }
 
 int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms) {
@@ -173,7 +174,7 @@ int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, 
   struct device_route_counts counts;
   char why[DEVICE_WHY] = "";
   if (!its->filled)
-    return fail(WEFT_ERR_INVALID, "route_await: no dispatch fills the route");
+    return fail(WEFT_ERR_INVALID, "route_await: no dispatch is filling the route");
   int rc = ep_gpu_await_stream(ep, its->stream, timeout_ms, why);
   uint32_t cap = info->expert_cap < ep->experts_per_rank ? info->expert_cap : ep->experts_per_rank;
   if (rc == 0)
@@ -188,7 +189,7 @@ int ep_gpu_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, 
   info->num_ranks = counts.num_ranks;
   info->num_lost = counts.num_lost;
   if (counts.num_rows > its->options.max_rows)
-    return fail(WEFT_ERR_ROOM, "route_await: %u rows arrived, and the route has room for %u", counts.num_rows,
+    return fail(WEFT_ERR_ROOM, "route_await: %u rows arrived, but the route has room for %u", counts.num_rows,
                 its->options.max_rows);
   return check_joined(ep, counts.epoch);
 }

@@ -19,7 +19,8 @@ int ep_gpu_route_check_known(const weft_ep_t *ep, const struct weft_ep_dispatch_
   if (!its->planned)
     return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE is set, but the route has no top-k: plan or fill it first");
   if (args->num_tokens_at)
-    return fail(WEFT_ERR_INVALID, "dispatch: num_tokens_at is given, but the route has the number of tokens");
+    return fail(WEFT_ERR_INVALID,
+                "dispatch: num_tokens_at is given, but the route has the number of tokens: leave num_tokens_at NULL");
   if (args->num_tokens != its->num_tokens)
     return fail(WEFT_ERR_INVALID, "dispatch: %u tokens, and those of the route are %u", args->num_tokens,
                 its->num_tokens);
@@ -44,8 +45,8 @@ int ep_gpu_route_compare(weft_ep_t *ep, const struct weft_ep_dispatch_args *args
   if (!checks(args))
     return 0;
   if (captures)
-    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE waits for the stream, which is captured and does not run: "
-                                  "check before the capture");
+    return fail(WEFT_ERR_INVALID, "dispatch: CHECK_ROUTE waits for the stream, which is being captured and does not "
+                                  "run: check before the capture");
   const struct gpu_route *its = args->route->gpu;
   bool narrow = args->topk_idx32 != NULL;
   const struct device_compare compare = {.topk_idx = narrow ? (const void *)args->topk_idx32 : args->topk_idx,

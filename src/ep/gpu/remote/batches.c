@@ -161,7 +161,7 @@ static int check(const struct ep_proxy *proxy, const struct ep_proxy_update *upd
   if (update->version != EP_LAYOUT_VERSION)
     return fail(WEFT_ERR_PROTOCOL, "it sent a message of version %u, not %u", update->version, EP_LAYOUT_VERSION);
   if (update->delivered > proxy->posted)
-    return fail(WEFT_ERR_PROTOCOL, "it has counted %llu batches of the %llu that were sent to it",
+    return fail(WEFT_ERR_PROTOCOL, "it acknowledged %llu batches, but only %llu were sent to it",
                 (unsigned long long)update->delivered, (unsigned long long)proxy->posted);
   if (update->size == 0)
     return 0;
@@ -169,8 +169,8 @@ static int check(const struct ep_proxy *proxy, const struct ep_proxy_update *upd
     return fail(WEFT_ERR_PROTOCOL, "it sent a batch of %u bytes", update->size);
   if (update->number < proxy->delivered || update->number - proxy->delivered >= EP_PROXY_BATCHES ||
       proxy->landed[update->number % EP_PROXY_BATCHES] != 0)
-    return fail(WEFT_ERR_PROTOCOL, "it sent batch %llu, with %llu in their places", (unsigned long long)update->number,
-                (unsigned long long)proxy->delivered);
+    return fail(WEFT_ERR_PROTOCOL, "it sent batch %llu out of order: %llu were delivered so far",
+                (unsigned long long)update->number, (unsigned long long)proxy->delivered);
   return 0;
 }
 

@@ -31,7 +31,7 @@ static int open_proxy(struct ep_remote *remote, int *fd) {
     return rc;
   rc = gpu->api->relay_open(&gpu->options, link->device.host_in, link->device.host_out, &proxy->relay, why);
   if (rc != 0)
-    return device_fail(rc, "the way to a rank on another host", why);
+    return device_fail(rc, "the connection to a rank on another host", why);
   struct ep_rings *rings = &proxy->rings;
   gpu->api->relay_rings(proxy->relay, &rings->offset, &rings->bytes);
   rings->in = (char *)link->device.host_in + rings->offset;

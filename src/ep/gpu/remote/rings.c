@@ -9,8 +9,8 @@ static const struct transport *transport_of(const struct ep_remote *remote) {
 }
 
 static void log_batches(const struct ep_remote *remote, const char *which, const char *why) {
-  log_debug("rank %d: rows %s rank %d on another host go in batches: %s", remote->ep->rank, which, remote->link->rank,
-            why);
+  log_debug("rank %d: rows %s rank %d on another host are sent in batches: %s", remote->ep->rank, which,
+            remote->link->rank, why);
 }
 
 static struct transport_region *reg(const struct ep_rings *rings, const struct ep_remote *remote, char *begin,
@@ -51,7 +51,7 @@ int ep_rings_import(struct ep_rings *rings, struct ep_remote *remote, const stru
   if (message->rings_key_size == 0)
     return 0;
   if (rings->bytes == 0)
-    return fail(WEFT_ERR_PROTOCOL, "rank %d shows rings, and this group has none", remote->link->rank);
+    return fail(WEFT_ERR_PROTOCOL, "rank %d offers rings, but this group has none", remote->link->rank);
   int rc = transport_of(remote)->import(remote->peer, message->rings_key, message->rings_key_size, &there);
   if (rc == WEFT_ERR_UNREACHABLE) {
     log_batches(remote, "to", weft_last_error());

@@ -118,7 +118,7 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
     if (rc == 0)
       break;
     if (atomic_load(&ep->fenced))
-      return fail(WEFT_ERR_FENCED, "rank %d was put out of the view before its first operation", ep->rank);
+      return fail(WEFT_ERR_FENCED, "rank %d was removed from the view before its first operation", ep->rank);
     if (rc != WEFT_ERR_TIMEOUT)
       return rc;
     if (ep_interrupted(ep))

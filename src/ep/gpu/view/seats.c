@@ -16,7 +16,7 @@ void ep_gpu_control(weft_ep_t *ep) {
   char why[DEVICE_WHY] = "";
   atomic_store(&gpu->masked, gpu->control.masked);
   if (gpu->engine && gpu->api->ep_control(gpu->engine, &gpu->control, why) != 0)
-    log_warn("rank %d: its state could not be copied to the GPU: %s", ep->rank, why);
+    log_warn("rank %d: an update did not reach the GPU: %s", ep->rank, why);
 }
 
 // --- seats ---
@@ -29,7 +29,7 @@ static int take_seat_locked(weft_ep_t *ep, struct ep_link *link) {
   while (seat < DEVICE_SEATS && gpu->seats[seat])
     seat++;
   if (seat == DEVICE_SEATS)
-    return fail(WEFT_ERR_LIMIT, "rank %d has %d peers on CUDA memory already, which is the most", ep->rank,
+    return fail(WEFT_ERR_LIMIT, "rank %d already has %d peers on CUDA memory, the most that a rank can have", ep->rank,
                 DEVICE_SEATS - 1);
   gpu->control.gone &= ~bit(seat);
   gpu->control.masked &= ~bit(seat);

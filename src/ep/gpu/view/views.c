@@ -54,8 +54,8 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   struct device_view out = {.epoch = view->epoch, .members = members};
   char why[DEVICE_WHY] = "";
   if (view->count > DEVICE_SEATS) {
-    fail(WEFT_ERR_LIMIT, "view %llu has %u ranks, and %d is the most on CUDA memory", (unsigned long long)view->epoch,
-         view->count, DEVICE_SEATS);
+    fail(WEFT_ERR_LIMIT, "view %llu has %u ranks; on CUDA memory a view has at most %d",
+         (unsigned long long)view->epoch, view->count, DEVICE_SEATS);
     log_warn("rank %d: %s", ep->rank, weft_last_error());
     return WEFT_ERR_LIMIT;
   }
@@ -64,7 +64,7 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   uint64_t seats = list_members(ep, view, members, &out.count);
   int rc = gpu->api->ep_publish(gpu->engine, &out, why);
   if (rc != 0 && rc != WEFT_ERR_BUSY) {
-    fail(rc, "view %llu could not be copied to the GPU: %s", (unsigned long long)view->epoch, why);
+    fail(rc, "view %llu did not reach the GPU: %s", (unsigned long long)view->epoch, why);
     log_warn("rank %d: %s", ep->rank, weft_last_error());
   }
   if (rc == 0) {

@@ -66,7 +66,7 @@ static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
     struct ep_link *link = lost >> seat & 1 ? hold(ep, seat) : NULL;
     if (!link)
       continue;
-    ep_link_down(ep, link, state, "it did not reach an operation by the deadline");
+    ep_link_down(ep, link, state, "it did not begin an operation by the deadline");
     pthread_mutex_lock(&ep->links.lock);
     link->holds--;
     pthread_mutex_unlock(&ep->links.lock);
@@ -86,7 +86,7 @@ static struct device_progress ask_progress(struct ep_gpu *gpu) {
     gpu->ask_at_ns = clock_ns() + GPU_ASK_NS;
   pthread_mutex_unlock(&gpu->lock);
   if (matters && gpu->api->ep_progress(gpu->engine, &progress, why) != 0)
-    log_debug("the GPU does not say how far it is: %s", why);
+    log_debug("the progress of the GPU cannot be read: %s", why);
   return progress;
 }
 
@@ -133,7 +133,7 @@ static void *watch(void *arg) {
 int ep_gpu_watch_start(weft_ep_t *ep) {
   int error = thread_create(&ep->gpu->watcher, NULL, watch, ep);
   if (error != 0)
-    return fail_thread(error, "the thread that looks at the GPU");
+    return fail_thread(error, "the thread that watches the GPU");
   ep->gpu->watching = true;
   return 0;
 }

@@ -48,7 +48,8 @@ static int find_proposed(const char *proposal, const struct transport **transpor
   for (const char *const *name = networks; *name; name++)
     if (strcmp(*name, proposal) == 0)
       return find_named(*name, transport);
-  return fail(WEFT_ERR_UNSUPPORTED, "a caller would be reached by %s: set WEFT_EP_TRANSPORT on all", proposal);
+  return fail(WEFT_ERR_UNSUPPORTED, "a caller would be reached by %s: set WEFT_EP_TRANSPORT alike on all ranks",
+              proposal);
 }
 
 // --- its worker ---
@@ -104,7 +105,7 @@ static int open_new(weft_ep_t *ep, const struct transport *transport, const stru
                     struct ep_net **out) {
   struct ep_net *net = calloc(1, sizeof *net);
   if (!net)
-    return fail(WEFT_ERR_NOMEM, "no memory for the way to other hosts");
+    return fail(WEFT_ERR_NOMEM, "no memory for connections to other hosts");
   net->ep = ep;
   net->events = events;
   net->transport = transport;
@@ -145,7 +146,7 @@ static int renew(struct ep_net *net) {
     rc = open_worker(net);
     if (rc == 0) {
       atomic_store(&net->doubted, false);
-      log_info("rank %d has opened its way to other hosts anew: a peer could not reach it", net->ep->rank);
+      log_info("rank %d has reopened its transport to other hosts: a peer could not reach it", net->ep->rank);
     }
   }
   ep_net_unlock(net); // this wakes the net thread if it sleeps on the old worker's descriptor
@@ -177,8 +178,9 @@ int ep_net_open(weft_ep_t *ep, const char *name, const struct ep_net_events *eve
   pthread_mutex_unlock(&ep->net_lock);
   const char *used = net ? net->transport->name : own;
   if (rc == 0 && name && strcmp(used, name) != 0)
-    rc = fail(WEFT_ERR_UNSUPPORTED, "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT on all",
-              ep->rank, used, name);
+    rc = fail(WEFT_ERR_UNSUPPORTED,
+              "rank %d reaches other hosts by %s and not by %s: set WEFT_EP_TRANSPORT alike on all ranks", ep->rank,
+              used, name);
   if (rc == 0)
     *out = net;
   return rc;
