@@ -49,7 +49,7 @@ static int check(const struct weft_agent_options *options) {
   if (!options->name || !options->name[0])
     return fail(WEFT_ERR_INVALID, "an agent needs a name, by which the others know it: set weft_agent_options.name");
   if (strlen(options->name) >= WEFT_AGENT_MAX_NAME)
-    return fail(WEFT_ERR_LIMIT, "the name has %zu bytes; %d are the most", strlen(options->name),
+    return fail(WEFT_ERR_LIMIT, "the name has %zu bytes: want at most %d", strlen(options->name),
                 WEFT_AGENT_MAX_NAME - 1);
   for (const char *at = options->name; *at; at++)
     if ((unsigned char)*at < ' ' || *at == 0x7F) // the loading agents have the same rule
@@ -187,13 +187,13 @@ static void dispose(weft_agent_t *agent) {
 int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *given, const struct transport *const *more) {
   struct weft_agent_options copy;
   if (!given)
-    return fail(WEFT_ERR_INVALID, "weft_agent_open: options is NULL, and an agent needs a name: pass a struct "
-                                  "weft_agent_options that begins as WEFT_AGENT_OPTIONS_INIT and has one");
+    return fail(WEFT_ERR_INVALID, "weft_agent_open: options is NULL, but an agent needs a name: pass a struct "
+                                  "weft_agent_options that was initialised by WEFT_AGENT_OPTIONS_INIT and has a name");
   const struct weft_agent_options *options = SIZED_READ(given, &copy, token, "weft_agent_options");
   if (!options)
     return sized_refusal(given, sizeof copy);
   int rc =
-      agent ? check(options) : fail(WEFT_ERR_INVALID, "weft_agent_open: agent is NULL: pass where the handle goes");
+      agent ? check(options) : fail(WEFT_ERR_INVALID, "weft_agent_open: agent is NULL: pass a place for the handle");
   if (rc != 0)
     return rc;
   weft_agent_t *made = calloc(1, sizeof *made);

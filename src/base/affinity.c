@@ -196,7 +196,7 @@ void affinity_find(const char *root, const char *gpu, struct affinity_place *pla
   const char *list = getenv("WEFT_CPUS");
   *place = (struct affinity_place){.binds = false};
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
-    leave(place, "there are more processors than can be listed");
+    leave(place, "there are more processors than can be represented");
     return;
   }
   place->cpus = allowed;
@@ -207,7 +207,7 @@ void affinity_find(const char *root, const char *gpu, struct affinity_place *pla
   else if (affinity_parse(list, &asked) && CPU_COUNT(&asked) > 0)
     narrow(&asked, &allowed, place, "WEFT_CPUS");
   else
-    leave(place, "WEFT_CPUS is no list like 0-3,8");
+    leave(place, "WEFT_CPUS is not a list like 0-3,8");
 }
 
 int affinity_create(const struct affinity_place *place, pthread_t *thread, void *(*run)(void *), void *arg) {

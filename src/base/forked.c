@@ -20,7 +20,7 @@ int forked_check(uint32_t opened, const char *what) {
   if (!forked_since(opened))
     return 0;
   return fail(WEFT_ERR_CLOSED,
-              "%s was opened before this process was forked, and works in the process that opened it: open another one "
-              "here, or call exec()",
+              "%s was opened before this process was forked, and works only in the process that opened it: open "
+              "another one here, or call exec()",
               what);
 }

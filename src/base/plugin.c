@@ -110,9 +110,9 @@ static int check_file(const struct plugin *plugin, const struct trust *trust, co
 
 static int take(const struct plugin *plugin, void *file, const char *path, plugin_check_fn check, void *arg) {
   void *symbol = dlsym(file, plugin->symbol);
-  int rc = symbol
-               ? check(arg, symbol, path)
-               : fail(WEFT_ERR_UNSUPPORTED, "%s is no %s of Weft: it has no %s", path, plugin->called, plugin->symbol);
+  int rc = symbol ? check(arg, symbol, path)
+                  : fail(WEFT_ERR_UNSUPPORTED, "%s is not the %s of Weft: it has no %s", path, plugin->called,
+                         plugin->symbol);
   if (rc != 0)
     dlclose(file);
   return rc;
@@ -187,9 +187,10 @@ static int search(const struct plugin *plugin, const struct trust *trust, const 
 static int load_named(const struct plugin *plugin, const struct trust *trust, const char *named, plugin_check_fn check,
                       void *arg) {
   if (*named != '/')
-    return fail(WEFT_ERR_UNSUPPORTED,
-                "%s names \"%s\", which means another file in each working directory: want a path from / on",
-                plugin->variable, named);
+    return fail(
+        WEFT_ERR_UNSUPPORTED,
+        "%s names \"%s\", which means a different file in each working directory: want a path that begins with /",
+        plugin->variable, named);
   if (access(named, F_OK) != 0)
     return fail(WEFT_ERR_UNSUPPORTED, "cannot load the %s %s (from %s): %s", plugin->called, named, plugin->variable,
                 strerror(errno));

@@ -16,9 +16,8 @@ static int check(const void *given, size_t first, const char *name) {
   if (size >= first && size <= MOST)
     return 0;
   return fail(WEFT_ERR_INVALID,
-              "%s: its size is %zu, and every version has %zu bytes or more: initialise it with its "
-              "*_INIT",
-              name, size, first);
+              "%s: its size is %zu, but every version has %zu bytes or more: initialise it with its *_INIT", name, size,
+              first);
 }
 
 const void *sized_read_other(const void *given, void *copy, size_t known, size_t first, const char *name) {
@@ -29,8 +28,8 @@ const void *sized_read_other(const void *given, void *copy, size_t known, size_t
   for (size_t i = known; i < size; i++)
     if (bytes[i] != 0) {
       fail(WEFT_ERR_VERSION,
-           "%s: byte %zu of %zu is not 0, and this library knows the first %zu: the program was built for a newer one, "
-           "whose field it sets",
+           "%s: byte %zu of %zu is not 0, but this library knows only the first %zu: the program was built for a newer "
+           "library, and sets a field of that",
            name, i, size, known);
       return NULL;
     }

@@ -68,7 +68,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
   (void)version, (void)data;
   struct metrics_server *server = arg;
   if (!*state && !may_read(server, connection))
-    return refuse(connection, MHD_HTTP_UNAUTHORIZED, "these metrics need the bearer token that the token gives\n");
+    return refuse(connection, MHD_HTTP_UNAUTHORIZED,
+                  "these metrics need the bearer token that is derived from the token\n");
   if (!*state) { // the request's head; the answer follows after the body, which must be empty
     metrics_door_known(server->door, connection);
     *state = server;
@@ -79,7 +80,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
     return MHD_YES;
   }
   if (strcmp(path, "/metrics") != 0)
-    return refuse(connection, MHD_HTTP_NOT_FOUND, "there is /metrics only\n");
+    return refuse(connection, MHD_HTTP_NOT_FOUND, "there is only /metrics\n");
   if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
     return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET only\n");
   struct text text = {0};
@@ -105,8 +106,8 @@ static int check_reach(const struct metrics_source *source, int fd, const char *
   return near || (source->token && *source->token)
              ? 0
              : fail(WEFT_ERR_INVALID,
-                    "metrics at %s would be read by everybody who reaches that address: give %s a token, or serve "
-                    "them at 127.0.0.1 or [::1]",
+                    "everybody who reaches the address %s could read these metrics: give %s a token, or serve them at "
+                    "127.0.0.1 or [::1]",
                     address, source->of);
 }
 

@@ -6,7 +6,7 @@ int metrics_server_open(const struct metrics_source *source, const char *address
                         struct metrics_server **server) {
   (void)source, (void)address, (void)port, (void)server;
   return fail(WEFT_ERR_UNSUPPORTED,
-              "this build cannot serve metrics, because it was built without libmicrohttpd (libmicrohttpd-dev)");
+              "this build cannot serve metrics, because it has no libmicrohttpd (libmicrohttpd-dev)");
 }
 
 void metrics_server_close(struct metrics_server *server) {

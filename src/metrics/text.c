@@ -63,5 +63,5 @@ int metrics_hand_out(struct text *text, const char *of, char *out, size_t cap, s
   text_free(text);
   if (fits || cap == 0)
     return 0;
-  return fail(WEFT_ERR_ROOM, "the metrics take %zu bytes, and there is room for %zu", *size, cap);
+  return fail(WEFT_ERR_ROOM, "the metrics take %zu bytes, but there is room for %zu", *size, cap);
 }

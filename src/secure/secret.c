@@ -59,7 +59,7 @@ static int stretch(const char *text, uint8_t key[SECRET_KEY_SIZE]) {
 int secret_derive(const char *secret, const char *purpose, uint8_t key[SECRET_KEY_SIZE]) {
   size_t size = secret ? strlen(secret) : 0;
   if (size == 0 || size > SECRET_MAX)
-    return fail(WEFT_ERR_INVALID, "a secret has 1 to %d bytes", SECRET_MAX);
+    return fail(WEFT_ERR_INVALID, "a secret must have 1 to %d bytes", SECRET_MAX);
   const struct hmac_part part = {purpose, strlen(purpose)};
   if (size >= SECRET_STRONG)
     return hmac_sha256(secret, size, &part, 1, key);
@@ -97,7 +97,7 @@ int secret_to_descriptor(const char *text, int *fd) {
 int secret_to_file(const char *option, const char *path, const char *text) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0 && errno == EEXIST)
-    return fail(WEFT_ERR_INVALID, "%s: %s is there already: remove it first", option, path);
+    return fail(WEFT_ERR_INVALID, "%s: %s exists already: remove it first", option, path);
   if (fd < 0)
     return fail_errno(errno, "%s: cannot make %s", option, path);
   int err = dprintf(fd, "%s\n", text) < 0 ? fail_errno(errno, "%s: cannot write %s", option, path) : 0;

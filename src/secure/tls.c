@@ -167,7 +167,7 @@ static int reason(struct tls *tls, int result) {
   if (!tls->done)
     return fail(WEFT_ERR_AUTH, "the peer does not share this side's secret, or does not speak %s (%s)", tls->protocol,
                 text ? text : "TLS failed");
-  return fail(WEFT_ERR_PROTOCOL, "the data received was altered on its way (%s)", text ? text : "TLS failed");
+  return fail(WEFT_ERR_PROTOCOL, "the received data was changed in transit (%s)", text ? text : "TLS failed");
 }
 
 int tls_handshake(struct tls *tls) {

@@ -9,7 +9,7 @@ int store_prefix_complete(const weft_store_t *store, const char *whose, const ch
   const char *given = *prefix;
   if (!given && store && strcmp(weft_store_name(store), "local") != 0)
     return fail(WEFT_ERR_INVALID,
-                "prefix is NULL, and other jobs reach the store %s too: give %s a prefix that the members of this job "
+                "prefix is NULL, but other jobs use the store %s too: give %s a prefix that the members of this job "
                 "share, such as \"/JOB/\"",
                 weft_store_name(store), whose);
   if (!given)

@@ -74,7 +74,7 @@ const char *weft_store_name(const weft_store_t *store) {
 int weft_store_version(weft_store_t *store, char *text, size_t cap, size_t *size) {
   int err = check_store(store);
   if (!err && !text && cap > 0)
-    err = fail(WEFT_ERR_INVALID, "text is NULL but its cap is %zu: want room, or 0 to ask for the size", cap);
+    err = fail(WEFT_ERR_INVALID, "text is NULL but its cap is %zu: want a buffer, or cap 0 to get the size", cap);
   struct text version = {0};
   if (!err)
     err = store->ops->version(store, &version);
@@ -84,7 +84,7 @@ int weft_store_version(weft_store_t *store, char *text, size_t cap, size_t *size
   if (!err && size)
     *size = need;
   if (!err && cap > 0 && cap < need)
-    err = fail(WEFT_ERR_ROOM, "the store's version takes %zu bytes, and there is room for %zu", need, cap);
+    err = fail(WEFT_ERR_ROOM, "the store's version takes %zu bytes, but there is room for %zu", need, cap);
   else if (!err && cap > 0)
     memcpy(text, version.data, need);
   text_free(&version);

@@ -33,7 +33,7 @@ static int check_list(const struct entries *e) {
                 MOST_ENTRIES);
   if (e->count && (e->each < e->first || e->each > MOST_BYTES || e->each % _Alignof(uint64_t)))
     return fail(WEFT_ERR_INVALID,
-                "%s is %zu, and every version has %zu bytes or more: initialise the transaction with "
+                "%s is %zu, but every version has %zu bytes or more: initialise the transaction with "
                 "WEFT_STORE_TXN_INIT, or set it to the size of one %s",
                 e->size_name, e->each, e->first, e->name);
   return 0;
@@ -51,8 +51,8 @@ static int copy_list(const struct entries *e, void **copies) {
     for (size_t byte = e->known; byte < e->each; byte++)
       if (from[byte])
         return fail(WEFT_ERR_VERSION,
-                    "%s %zu of the transaction: byte %zu of %zu is not 0, and this library knows the first %zu: the "
-                    "program was built for a newer one, whose field it sets",
+                    "%s %zu of the transaction: byte %zu of %zu is not 0, but this library knows only the first %zu: "
+                    "the program was built for a newer library, and sets a field of that",
                     e->name, i, byte, e->each, e->known);
     memcpy(to + i * e->known, from, both);
   }

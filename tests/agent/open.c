@@ -18,8 +18,8 @@ static void without_options(void **state) {
   (void)state;
   weft_agent_t *agent = NULL;
   assert_refused(weft_agent_open(&agent, NULL),
-                 "weft_agent_open: options is NULL, and an agent needs a name: pass a struct weft_agent_options that "
-                 "begins as WEFT_AGENT_OPTIONS_INIT and has one");
+                 "weft_agent_open: options is NULL, but an agent needs a name: pass a struct weft_agent_options that "
+                 "was initialised by WEFT_AGENT_OPTIONS_INIT and has a name");
   assert_null(agent);
 }
 
@@ -51,7 +51,7 @@ static void without_a_place_for_the_handle(void **state) {
   (void)state;
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.name = "somebody";
-  assert_refused(weft_agent_open(NULL, &options), "weft_agent_open: agent is NULL: pass where the handle goes");
+  assert_refused(weft_agent_open(NULL, &options), "weft_agent_open: agent is NULL: pass a place for the handle");
 }
 
 // A transport that finds no descriptor is not unsupported: it works where there are more.

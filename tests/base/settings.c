@@ -42,14 +42,14 @@ static void test_what_is_wrong_is_told_without_secrets(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const char *const list[] = {wrong[i], NULL};
     assert_int_equal(read_two(list, &depth, &wait), WEFT_ERR_INVALID);
-    assert_non_null(strstr(weft_last_error(), ": a number from "));
+    assert_non_null(strstr(weft_last_error(), ": want a number from "));
     assert_memory_equal(weft_last_error(), wrong[i], strlen(wrong[i]));
   }
   assert_int_equal(depth, 64);
   assert_int_equal(wait, 5);
   static const char *const unknown[] = {"secrets=hush", NULL}, *const bare[] = {"depth", NULL};
   assert_int_equal(read_two(unknown, &depth, &wait), WEFT_ERR_INVALID);
-  assert_string_equal(weft_last_error(), "it has no setting \"secrets\", but engine, secret, depth, depth_wait");
+  assert_string_equal(weft_last_error(), "it has no setting \"secrets\"; it has engine, secret, depth, depth_wait");
   assert_int_equal(read_two(bare, &depth, &wait), WEFT_ERR_INVALID);
 }
 

@@ -170,7 +170,7 @@ static void test_the_variable_takes_precedence(void **state) {
   setenv("WEFT_CPUS", "any", 1);
   expect_found(NULL, &allowed, "WEFT_CPUS=any");
   setenv("WEFT_CPUS", "all", 1);
-  expect_found(NULL, &allowed, "WEFT_CPUS is no list like 0-3,8");
+  expect_found(NULL, &allowed, "WEFT_CPUS is not a list like 0-3,8");
   setenv("WEFT_CPUS", CPU_ISSET(1023, &allowed) ? "1022" : "1023", 1); // none that it may use
   expect_found(NULL, &allowed, "may not use the processors of WEFT_CPUS");
   if (CPU_COUNT(&allowed) > 1) {

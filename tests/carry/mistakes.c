@@ -42,7 +42,7 @@ static void agents(struct carry *c) {
                 "no transport ucx: name it in weft_agent_options.transports");
   carry_must(weft_agent_metadata(agent, NULL, blob, sizeof blob, &size), "metadata");
   blob[size / 2] ^= 1; // 5: metadata that a text channel has changed
-  carry_refused(weft_agent_load(agent, blob, size, &peer), WEFT_ERR_PROTOCOL, "carry them as they are");
+  carry_refused(weft_agent_load(agent, blob, size, &peer), WEFT_ERR_PROTOCOL, "send the bytes unchanged");
   carry_must(weft_dlist_free(list), "dlist_free");
   weft_agent_close(agent);
 }
@@ -87,7 +87,7 @@ static void ranks(struct carry *c) {
   carry_refused(weft_ep_combine(c->ep, op, &combine, NULL), WEFT_ERR_INVALID, "y is NULL"); // 11: no outputs
   combine.y = rows;
   carry_refused(weft_ep_combine(c->ep, op + 1, &combine, NULL), WEFT_ERR_INVALID,
-                "operation 1 is not open: a dispatch gives the number"); // 12: another operation
+                "operation 1 is not open: a dispatch returns its number"); // 12: another operation
   carry_must(weft_ep_combine(c->ep, op, &combine, NULL), "combine");
 }
 

@@ -53,7 +53,7 @@ def expect_not_planted(moved, root):
         expect(f"planted, LD_LIBRARY_PATH {what}", said, "UNSUPPORTED", "not installed")
     for name in (NAME, "./" + NAME, "../elsewhere/" + NAME):
         expect(f"named {name}", run([moved], plugin=name, folder=planted), "UNSUPPORTED", "WEFT_CUDA_PLUGIN", name,
-               "from / on")
+               "begins with /")
 
 
 def expect_owners(program, fake, root):

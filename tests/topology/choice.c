@@ -130,7 +130,8 @@ static void a_name_that_is_not_there_is_refused(void **state) {
   setenv("HWLOC_XMLFILE", HOSTS "/host_far_nic.xml", 1);
   struct topology_choice *choice = NULL;
   assert_int_equal(topology_choose(&choice, &(struct topology_choice_options){.nics = "mlx5_1"}), WEFT_ERR_INVALID);
-  assert_string_equal(weft_last_error(), "WEFT_NICS names mlx5_1, which is no NIC of this host; want some of mlx5_0");
+  assert_string_equal(weft_last_error(),
+                      "WEFT_NICS names mlx5_1, which is not a NIC of this host; want some of mlx5_0");
   setenv("HWLOC_XMLFILE", HOSTS "/host_no_nic.xml", 1);
   assert_int_equal(topology_choose(&choice, &(struct topology_choice_options){.nics = "^eth0"}), WEFT_ERR_INVALID);
   assert_null(choice);
@@ -160,7 +161,7 @@ static void links_that_are_down_or_slow_are_left_out(void **state) {
   assert_int_equal(host_nic(choice, "mlx5_0")->link, TOPOLOGY_LINK_UP);
   assert_false(host_nic(choice, "mlx5_0")->infiniband);
   assert_string_equal(host_nic(choice, "mlx5_1")->why, "its link is down");
-  assert_string_equal(host_nic(choice, "mlx5_2")->why, "its 25 Gbit/s are few beside 400");
+  assert_string_equal(host_nic(choice, "mlx5_2")->why, "its 25 Gbit/s are much less than the 400 of another NIC");
   assert_int_equal(choice->gpus[2].distance, TOPOLOGY_NODE);
   assert_int_equal(choice->gpus[2].nics[0], 0);
   assert_int_equal(choice->gpus[4].nics[0], 3);

@@ -76,12 +76,12 @@ static void devices_that_manage_nvswitches_serve_no_gpu(void **state) {
   assert_int_equal(manager->link, TOPOLOGY_LINK_UP);
   assert_true(manager->infiniband);
   assert_int_equal(topology_distance_of(choice, 4, (size_t)(manager - choice->nics)), TOPOLOGY_PIX);
-  assert_string_equal(manager->why, "its PCIe link of 31.51 Gbit/s is narrow beside one of 504.1");
+  assert_string_equal(manager->why, "its PCIe link of 31.51 Gbit/s is much slower than another one of 504.1");
   assert_string_equal(host_nic(choice, "ibp116s0f0")->why, manager->why);
   topology_choice_free(choice);
   choice = host_choose("p6_b300", "", NULL);
   assert_string_equal(host_nic(choice, "ibp198s0f0")->why,
-                      "its PCIe link of 15.75 Gbit/s is narrow beside one of 504.1");
+                      "its PCIe link of 15.75 Gbit/s is much slower than another one of 504.1");
   topology_choice_free(choice);
 }
 
@@ -188,7 +188,8 @@ static void the_pcie_link_is_read_from_the_system(void **state) {
   assert_int_equal(host_nic(choice, "rdmap32s27")->pci_mbit_s, 32000);
   assert_int_equal(host_nic(choice, "rdmap144s27")->pci_mbit_s, 0);
   assert_int_equal(host_nic(choice, "rdmap160s27")->pci_mbit_s, 0);
-  assert_string_equal(host_nic(choice, "rdmap32s27")->why, "its PCIe link of 32 Gbit/s is narrow beside one of 504.1");
+  assert_string_equal(host_nic(choice, "rdmap32s27")->why,
+                      "its PCIe link of 32 Gbit/s is much slower than another one of 504.1");
   assert_true(host_nic(choice, "rdmap144s27")->chosen);
   topology_choice_free(choice);
   snprintf(command, sizeof command, "rm -r '%s'", root);

@@ -27,7 +27,7 @@ static void test_what_is_no_plugin_is_told(void **state) {
   assert_non_null(strstr(weft_last_error(), "/nowhere/libweft_ucx.so.0 (from WEFT_UCX_PLUGIN)"));
   setenv("WEFT_UCX_PLUGIN", library_path("libm.so.6"), 1);
   assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
-  assert_non_null(strstr(weft_last_error(), "libm.so.6 is no ucx plug-in of Weft"));
+  assert_non_null(strstr(weft_last_error(), "libm.so.6 is not the ucx plug-in of Weft"));
   setenv("WEFT_UCX_PLUGIN", FAKE_OTHER, 1);
   assert_int_equal(transport_find("ucx", &transport), WEFT_ERR_UNSUPPORTED);
   assert_non_null(strstr(weft_last_error(), "another version"));

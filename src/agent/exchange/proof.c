@@ -28,7 +28,7 @@ int proof_check(const struct proof_parties *parties, const uint8_t proof[HMAC_SI
   uint8_t right[HMAC_SIZE];
   int rc = proof_make(parties, !parties->own_calls, right);
   if (rc == 0 && !hmac_equal(proof, right))
-    rc = fail(WEFT_ERR_AUTH, "it has not proved that it is the agent whose metadata it shows");
+    rc = fail(WEFT_ERR_AUTH, "it has not proved that it is the agent whose metadata it sends");
   explicit_bzero(right, sizeof right);
   return rc;
 }

@@ -177,7 +177,7 @@ static void end_largest(struct agent_sockets *sockets) {
   TAILQ_FOREACH(connection, &sockets->connections, all)
   if (!largest || held_by(connection) > held_by(largest))
     largest = connection;
-  connection_end(largest, WEFT_ERR_LIMIT, "what others began to say took up too much memory");
+  connection_end(largest, WEFT_ERR_LIMIT, "messages that others began to send took up too much memory");
 }
 
 // Handles the message at offset `at` of the received bytes, and returns its size. 0: it is not complete yet, or the
@@ -188,7 +188,7 @@ static size_t take_one(struct agent_connection *connection, size_t at) {
     return 0;
   uint64_t rest = wire_take_number(&reader, 4);
   if (rest < 1 || rest > CONNECTION_MAX_MESSAGE) {
-    connection_end(connection, WEFT_ERR_PROTOCOL, "it sent a message of a length that none has");
+    connection_end(connection, WEFT_ERR_PROTOCOL, "it sent a message of an impossible length");
     return 0;
   }
   if (wire_left(&reader) < rest)
@@ -254,7 +254,7 @@ static bool open_tls(struct agent_connection *connection) {
     return false;
   if (got <= 0 || first != TLS_HANDSHAKE) {
     connection_end(connection, got > 0 ? WEFT_ERR_PROTOCOL : WEFT_ERR_PEER_LOST,
-                   "it is no agent: it does not begin as one");
+                   "it is not an agent: its first bytes are wrong");
     return false;
   }
   if (tls_open(&connection->tls, connection->watch.fd, connection->caller, CONNECTION_PROTOCOL, sockets->key) == 0)
@@ -275,8 +275,8 @@ static bool shake_hands(struct agent_connection *connection) {
   if (rc < 0) {
     connection->was_cut = rc == WEFT_ERR_PEER_LOST;
     connection_end(connection, rc,
-                   rc == WEFT_ERR_AUTH ? "the two do not share one token, or it is no agent of this version"
-                                       : "it hung up before it had shown the token");
+                   rc == WEFT_ERR_AUTH ? "the two do not share one token, or it is not an agent of this version"
+                                       : "it hung up before it had proved that it has the token");
     return false;
   }
   connection_sockets(connection)->num_half_open -= connection_is_half_open(connection);

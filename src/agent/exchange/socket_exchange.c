@@ -94,7 +94,7 @@ void socket_exchange_update(struct agent_services *services) {
 static void send_goodbye(struct agent_connection *connection) {
   if (connection->state >= CONNECTION_WANTS_PROOF)
     connection_send(connection, CONNECTION_GOODBYE, NULL, 0);
-  connection_end(connection, WEFT_ERR_CANCELED, "this agent let go of it");
+  connection_end(connection, WEFT_ERR_CANCELED, "this agent released it");
 }
 
 void socket_exchange_end(struct agent_life *life) {

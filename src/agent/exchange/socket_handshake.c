@@ -126,7 +126,7 @@ static void take_metadata(struct agent_connection *connection, const uint8_t *by
   struct wire_reader reader = {.bytes = bytes, .size = size};
   uint64_t version = wire_take_number(&reader, 2), minimum = wire_take_number(&reader, 2);
   if (version < CONNECTION_MINIMUM || minimum > CONNECTION_VERSION) {
-    refuse(connection, WEFT_ERR_VERSION, "the two agents are of versions that do not talk to each other");
+    refuse(connection, WEFT_ERR_VERSION, "the two agents have incompatible versions");
     return;
   }
   const uint8_t *proof = connection->caller ? wire_take(&reader, HMAC_SIZE) : NULL;

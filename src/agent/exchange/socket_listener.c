@@ -82,7 +82,7 @@ static bool take_one(struct agent_sockets *sockets) {
   if (!lobby_next(sockets->lobby, &caller))
     return false;
   if (cut)
-    connection_end(cut, WEFT_ERR_LIMIT, "too many others call");
+    connection_end(cut, WEFT_ERR_LIMIT, "too many others are connecting");
   socket_exchange_set_up(sockets->services, caller.fd);
   struct agent_connection *connection = connection_start(sockets->services, caller.fd, false);
   if (!connection)

@@ -69,7 +69,7 @@ static bool end_slowest(struct agent_sockets *sockets) {
       slowest = connection;
   }
   if (slowest)
-    connection_end(slowest, WEFT_ERR_LIMIT, "what others do not take took up too much memory");
+    connection_end(slowest, WEFT_ERR_LIMIT, "messages that others do not receive took up too much memory");
   return slowest != NULL;
 }
 

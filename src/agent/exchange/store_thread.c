@@ -62,7 +62,7 @@ int store_thread_lock(struct agent_store_thread *store_thread, uint64_t deadline
   pthread_mutex_unlock(&store_thread->lock);
   if (taken)
     return 0;
-  return fail(WEFT_ERR_TIMEOUT, "the store %s has not answered what was asked of it before",
+  return fail(WEFT_ERR_TIMEOUT, "the store %s has not answered an earlier request",
               weft_store_name(store_thread->store));
 }
 

@@ -23,7 +23,7 @@ void liveness_region_gone(weft_agent_t *agent, uint64_t region) {
     uint32_t room = services->room_gone ? 2 * services->room_gone : IDS_AT_ONCE;
     uint64_t *larger = realloc(services->gone, room * sizeof *larger);
     if (!larger) {
-      log_warn("agent %s: no memory to publish which regions have gone", agent->name);
+      log_warn("agent %s: no memory to publish which regions are gone", agent->name);
       return;
     }
     services->gone = larger;
@@ -76,7 +76,7 @@ static void drop_gone(struct agent_services *services, uint64_t to) {
   uint32_t count = (uint32_t)(to - services->gone_before);
   if (services->num_gone - count > AGENT_MAX_REGIONS) {
     count = services->num_gone - AGENT_MAX_REGIONS;
-    log_warn("agent %s: a peer takes no messages, and does not learn of %" PRIu64 " regions that have gone",
+    log_warn("agent %s: a peer accepts no messages, and is not told about %" PRIu64 " regions that are gone",
              services->agent->name, services->gone_before + count - to);
   }
   services->num_gone -= count;

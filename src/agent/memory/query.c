@@ -51,7 +51,7 @@ static int query_file(const struct weft_agent_memory *memory, struct weft_memory
   int fd = memory->flags & WEFT_MEMORY_FD ? memory->fd : -1;
   struct stat info;
   if ((fd >= 0 ? fstat(fd, &info) : stat(memory->path, &info)) != 0)
-    return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno(errno, "cannot look at %s", memory->path);
+    return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno(errno, "cannot stat %s", memory->path);
   status->flags = WEFT_MEMORY_THERE;
   status->length = S_ISBLK(info.st_mode) ? end_of(memory->path, fd) : (uint64_t)info.st_size;
   return 0;

@@ -50,10 +50,10 @@ static int check_flags(const struct weft_agent_memory *memory) {
     return fail(WEFT_ERR_INVALID, "flags of the memory are 0x%x, and 0x%x is none of enum weft_memory_flag",
                 memory->flags, memory->flags & ~known);
   if (fd ? memory->kind != WEFT_MEMORY_FILE || memory->fd < 0 : memory->fd != 0)
-    return fail(WEFT_ERR_INVALID, "fd is %d %s WEFT_MEMORY_FD, which says that it is the descriptor of a file",
+    return fail(WEFT_ERR_INVALID, "fd is %d %s WEFT_MEMORY_FD, which says that fd is the descriptor of a file",
                 memory->fd, fd ? "with" : "without");
   if (device ? memory->kind != WEFT_MEMORY_CUDA || memory->device < 0 : memory->device != 0)
-    return fail(WEFT_ERR_INVALID, "device is %d %s WEFT_MEMORY_DEVICE, which says that it is a GPU's index",
+    return fail(WEFT_ERR_INVALID, "device is %d %s WEFT_MEMORY_DEVICE, which says that device is the index of a GPU",
                 memory->device, device ? "with" : "without");
   return 0;
 }
@@ -156,7 +156,7 @@ static void drop(weft_agent_t *agent, struct agent_region *region) {
 static int add_locked(weft_agent_t *agent, struct agent_region *region) {
   int rc = 0;
   if (agent->next_region >= UINT64_MAX)
-    rc = fail(WEFT_ERR_LIMIT, "all ids of regions have been used; open the agent anew");
+    rc = fail(WEFT_ERR_LIMIT, "all ids of regions have been used; close the agent and open it again");
   if (rc == 0)
     rc = agent_ranges_reserve(&agent->self.regions, 1);
   if (rc == 0)

@@ -117,11 +117,11 @@ static int read_key(struct wire_reader *reader, const struct agent_description *
 static int check_region(const struct agent_description *description, const struct agent_region_description *region,
                         uint64_t last_id, uint64_t kind) {
   if (region->id <= last_id)
-    return fail(WEFT_ERR_PROTOCOL, "metadata of agent %s has region %" PRIu64 " behind %" PRIu64, description->name,
+    return fail(WEFT_ERR_PROTOCOL, "metadata of agent %s has region %" PRIu64 " after %" PRIu64, description->name,
                 region->id, last_id);
   if (kind >= TRANSPORT_KINDS)
-    return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of agent %s is of kind %" PRIu64 ", which is none", region->id,
-                description->name, kind);
+    return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of agent %s is of kind %" PRIu64 ", which does not exist",
+                region->id, description->name, kind);
   if (region->length > UINT64_MAX - region->address)
     return fail(WEFT_ERR_PROTOCOL, "region %" PRIu64 " of agent %s goes past the end of all addresses", region->id,
                 description->name);
@@ -189,16 +189,16 @@ static int check_size(const uint8_t *bytes, size_t size) {
     return 0;
   if (__builtin_bswap64(says) == size)
     return fail(WEFT_ERR_PROTOCOL, "metadata whose numbers are big-endian: want little-endian");
-  return fail(WEFT_ERR_PROTOCOL, "metadata says that it has %" PRIu64 " bytes, and there are %zu (at most %d)", says,
+  return fail(WEFT_ERR_PROTOCOL, "metadata says that it has %" PRIu64 " bytes, but there are %zu (at most %d)", says,
               size, AGENT_MAX_BLOB);
 }
 
 // The head has the same form in all versions.
 static int check_head(const uint8_t *bytes, size_t size) {
   if (size < AGENT_BLOB_HEAD)
-    return fail(WEFT_ERR_PROTOCOL, "metadata has at least %d bytes, and there are %zu", AGENT_BLOB_HEAD, size);
+    return fail(WEFT_ERR_PROTOCOL, "metadata has at least %d bytes, but there are %zu", AGENT_BLOB_HEAD, size);
   if (memcmp(bytes, BLOB_MAGIC, 8) != 0)
-    return fail(WEFT_ERR_PROTOCOL, "no metadata of an agent: it begins otherwise");
+    return fail(WEFT_ERR_PROTOCOL, "these bytes are not the metadata of an agent: their beginning is wrong");
   int err = check_size(bytes, size);
   if (err)
     return err;
@@ -207,17 +207,17 @@ static int check_head(const uint8_t *bytes, size_t size) {
   if (wire_take_number(&reader, 4) != blob_checksum(bytes, size))
     return fail(
         WEFT_ERR_PROTOCOL,
-        "metadata is damaged: its checksum is not that of its %zu bytes; carry them as they are, they are no text",
+        "metadata is damaged: its checksum does not fit its %zu bytes; send the bytes unchanged, as they are not text",
         size);
   if (minimum > BLOB_VERSION)
     return fail(WEFT_ERR_VERSION,
-                "metadata of format %" PRIu64 ", which a reader of format %" PRIu64 " or newer is needed for: this "
-                "one has format %d; use the same version of Weft on both sides",
+                "metadata of format %" PRIu64 " needs a reader of format %" PRIu64
+                " or newer, but this one has format %d; use the same version of Weft on both sides",
                 version, minimum, BLOB_VERSION);
   if (version < BLOB_OLDEST)
     return fail(WEFT_ERR_VERSION,
-                "metadata of format %" PRIu64 ", and the oldest that is read is %d: use the same "
-                "version of Weft on both sides",
+                "metadata of format %" PRIu64
+                " is too old; the oldest that can be read is %d: use the same version of Weft on both sides",
                 version, BLOB_OLDEST);
   return 0;
 }
@@ -225,15 +225,17 @@ static int check_head(const uint8_t *bytes, size_t size) {
 // Whether an agent that has the secret sealed the blob. Before this check no byte behind the head is trusted.
 static int check_seal(const uint8_t *bytes, size_t size, const uint8_t *key) {
   if (size < AGENT_BLOB_HEAD + BLOB_SEAL_WHOLE)
-    return fail(WEFT_ERR_AUTH, "metadata is not sealed, and this agent has a token: its owner needs the same one");
+    return fail(WEFT_ERR_AUTH,
+                "metadata is not sealed, but this agent has a token: the agent that wrote it needs the same token");
   struct wire_reader reader = {.bytes = bytes, .size = size, .at = size - BLOB_SEAL_WHOLE};
   uint64_t section = wire_take_number(&reader, 2), zero = wire_take_number(&reader, 2);
   if (section != BLOB_SEAL || zero != 0 || wire_take_number(&reader, 4) != HMAC_SIZE)
-    return fail(WEFT_ERR_AUTH, "metadata is not sealed, and this agent has a token: its owner needs the same one");
+    return fail(WEFT_ERR_AUTH,
+                "metadata is not sealed, but this agent has a token: the agent that wrote it needs the same token");
   uint8_t seal[HMAC_SIZE];
   int err = blob_seal(bytes, size - HMAC_SIZE, key, seal);
   if (!err && !hmac_equal(seal, bytes + size - HMAC_SIZE))
-    err = fail(WEFT_ERR_AUTH, "metadata is sealed with another token than this agent's, or was changed since");
+    err = fail(WEFT_ERR_AUTH, "metadata is sealed with another token than this agent's, or was changed later");
   return err;
 }
 

@@ -199,10 +199,10 @@ static int choose_regions(const struct weft_metadata_options *options, const wef
     return fail(WEFT_ERR_INVALID, "flags of the metadata are 0x%x, and 0x%x is none of enum weft_metadata_flag",
                 options->flags, options->flags & ~known);
   if (all && options->num_regions > 0)
-    return fail(WEFT_ERR_INVALID, "WEFT_METADATA_ALL_REGIONS is set, and %u regions are named: want one or the other",
+    return fail(WEFT_ERR_INVALID, "WEFT_METADATA_ALL_REGIONS is set, but %u regions are named: want one or the other",
                 options->num_regions);
   if (options->num_regions > 0 && !options->regions)
-    return fail(WEFT_ERR_INVALID, "regions is NULL, and there are %u", options->num_regions);
+    return fail(WEFT_ERR_INVALID, "regions is NULL, but their number is %u", options->num_regions);
   *ids = all ? NULL : options->num_regions > 0 ? options->regions : &none;
   return 0;
 }
@@ -238,7 +238,7 @@ int weft_agent_metadata(weft_agent_t *agent, const struct weft_metadata_options 
     if (cap == 0)
       err = 0;
     else if (cap < need)
-      err = fail(WEFT_ERR_ROOM, "metadata takes %zu bytes, and there is room for %zu", need, cap);
+      err = fail(WEFT_ERR_ROOM, "metadata takes %zu bytes, but there is room for %zu", need, cap);
     else
       err = agent_blob_write(description, agent_seal(agent), blob, &need);
   }

@@ -138,6 +138,6 @@ int agent_blob_write(const struct agent_description *description, const uint8_t 
     return fail(WEFT_ERR_LIMIT, "metadata of %u regions takes %zu bytes; at most %d and %d: name fewer of them",
                 description->num_regions, writer.at, AGENT_MAX_REGIONS, AGENT_MAX_BLOB);
   if (writer.at > writer.capacity)
-    return fail(WEFT_ERR_ROOM, "metadata takes %zu bytes, and there is room for %zu", writer.at, writer.capacity);
+    return fail(WEFT_ERR_ROOM, "metadata takes %zu bytes, but there is room for %zu", writer.at, writer.capacity);
   return complete(&writer, seal);
 }

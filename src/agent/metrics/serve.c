@@ -56,7 +56,7 @@ int weft_agent_metrics_bearer(weft_agent_t *agent, char *out, size_t cap, size_t
   *size = METRICS_BEARER + 1;
   if (cap == 0)
     return 0;
-  return cap < *size ? fail(WEFT_ERR_ROOM, "the bearer takes %zu bytes, and there is room for %zu", *size, cap)
+  return cap < *size ? fail(WEFT_ERR_ROOM, "the bearer takes %zu bytes, but there is room for %zu", *size, cap)
                      : metrics_bearer(agent->options.token, out);
 }
 

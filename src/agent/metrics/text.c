@@ -75,7 +75,7 @@ static void put_op_times(struct text *text, const char *name, const char *labels
 static void put_histograms(const struct writing *writing) {
   static const char name[] = "weft_transfer_seconds";
   metrics_put_family(writing->text, name, "histogram", "seconds",
-                     "Time from the post of a transfer to its end, of those that ended well.");
+                     "Time from the post of a transfer to its end, for transfers that succeeded.");
   put_each(writing, name, put_op_times, 0);
 }
 
@@ -148,7 +148,7 @@ void agent_metrics_write(weft_agent_t *agent, struct text *text) {
   collect(&writing);
   put_agent(&writing);
   put_counter(&writing, "weft_transfers", "", offsetof(struct metrics_op, times.ended),
-              "Transfers that ended well; peer \"\" is all that have gone.");
+              "Transfers that succeeded; peer \"\" stands for all peers that are gone.");
   put_counter(&writing, "weft_transfer_bytes", "bytes", offsetof(struct metrics_op, bytes), "Bytes of these.");
   put_counter(&writing, "weft_transfer_errors", "", offsetof(struct metrics_op, errors), "Transfers that failed.");
   put_counter(&writing, "weft_transfer_cancels", "", offsetof(struct metrics_op, cancels),

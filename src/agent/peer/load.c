@@ -69,7 +69,7 @@ static int agree(const weft_agent_t *agent, const struct agent_description *desc
 static int create(weft_agent_t *agent, const struct agent_description *description, struct agent_peer **made) {
   struct agent_peer *peer;
   if (agent->peers.living >= AGENT_MAX_PEERS)
-    return fail(WEFT_ERR_LIMIT, "%u peers live, which are the most that an agent takes", agent->peers.living);
+    return fail(WEFT_ERR_LIMIT, "%u peers live already, the most that an agent can have", agent->peers.living);
   int rc = agent_peer_new(agent, &peer);
   if (rc != 0)
     return rc;
@@ -123,7 +123,7 @@ static int adopt(weft_agent_t *agent, const struct agent_description *descriptio
   bool known = peer != NULL, changed = true;
   if (strcmp(description->name, agent->name) == 0) {
     if (description->incarnation != agent->incarnation)
-      return fail(WEFT_ERR_EXISTS, "another agent has this one's name, %s", agent->name);
+      return fail(WEFT_ERR_EXISTS, "another agent has the name of this one, %s", agent->name);
     *id = WEFT_PEER_SELF;
     return 0;
   }
@@ -132,7 +132,8 @@ static int adopt(weft_agent_t *agent, const struct agent_description *descriptio
                 "%s is known as incarnation %016" PRIx64 ", which lives as far as known; this is %016" PRIx64,
                 description->name, peer->incarnation, description->incarnation);
   if (!known && !description->complete)
-    return fail(WEFT_ERR_NOT_FOUND, "this changes what is known of %s, but nothing is", description->name);
+    return fail(WEFT_ERR_NOT_FOUND, "this is an update of the metadata of %s, but no metadata of it was loaded",
+                description->name);
   changed = false;
   int rc = known ? update(agent, peer, description, &changed) : create(agent, description, &peer);
   if (rc != 0)

@@ -25,8 +25,8 @@ int weft_agent_regions(weft_agent_t *agent, weft_peer_t id, struct weft_region_i
   if (!count || (cap > 0 && !info))
     return fail(WEFT_ERR_INVALID, "the %s is NULL", !count ? "count" : "info");
   if (each < FIRST_SIZE && cap > 0)
-    return fail(WEFT_ERR_INVALID, "each is %zu, and want sizeof(struct weft_region_info), which was never below %zu",
-                each, (size_t)FIRST_SIZE);
+    return fail(WEFT_ERR_INVALID, "each is %zu: want sizeof(struct weft_region_info), which was never below %zu", each,
+                (size_t)FIRST_SIZE);
   pthread_mutex_lock(&agent->lock);
   struct agent_peer *peer = agent_peer_get(agent, id);
   int rc = peer ? 0 : agent_peer_fail(agent, id);

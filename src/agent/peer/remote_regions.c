@@ -144,8 +144,7 @@ static int make_new(weft_agent_t *agent, struct agent_peer *peer, const struct a
       uint32_t held = agent->foreign - number;
       drop_regions(agent, regions, number);
       return fail(WEFT_ERR_LIMIT,
-                  "%s has more regions than are taken: %u of it are known, %u of all peers; at most %d "
-                  "and %d",
+                  "%s has too many regions: %u of it are known, and %u of all peers; want at most %d and %d",
                   description->name, peer->regions.count, held, AGENT_MAX_REGIONS, AGENT_MAX_FOREIGN);
     }
     regions[number] = make_region(peer, &description->regions[i], worker);

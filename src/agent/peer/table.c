@@ -34,7 +34,7 @@ int agent_peer_fail(weft_agent_t *agent, weft_peer_t id) {
                 peer->state == AGENT_PEER_LEFT ? "has left" : "is lost", peer->why);
   uint64_t slot = (id & SLOT_MASK) - 1;
   if (!peer && slot < agent->peers.count && agent->peers.slots[slot]->id > id)
-    return fail(WEFT_ERR_PEER_LOST, "peer %" PRIu64 " has been gone for long", id);
+    return fail(WEFT_ERR_PEER_LOST, "peer %" PRIu64 " has been gone for a long time", id);
   return fail(
       WEFT_ERR_NOT_FOUND,
       "there is no peer %" PRIu64 ": weft_agent_load, weft_agent_fetch and weft_agent_meet give peers their ids", id);

@@ -70,7 +70,7 @@ static int self_probe(char *why, size_t cap) {
 static int self_open(const struct transport_options *options, struct transport_worker **worker) {
   struct self *made = calloc(1, sizeof *made);
   if (!made)
-    return fail(WEFT_ERR_NOMEM, "no memory for the way to oneself");
+    return fail(WEFT_ERR_NOMEM, "no memory for transfers within the agent");
   made->worker = (struct transport_worker){
       .transport = &agent_transport_self, .abilities = agent_transport_self.abilities, .options = *options};
   link_init(&made->copies);

@@ -37,7 +37,7 @@ int weft_transport_list(struct weft_transport_info *info, size_t each, uint32_t 
   if (!count || (cap > 0 && !info))
     return fail(WEFT_ERR_INVALID, "%s is NULL", count ? "info" : "count");
   if (cap > 0 && each < FIRST_SIZE)
-    return fail(WEFT_ERR_INVALID, "each is %zu, and want sizeof(struct weft_transport_info), which was never below %zu",
+    return fail(WEFT_ERR_INVALID, "each is %zu: want sizeof(struct weft_transport_info), which was never below %zu",
                 each, (size_t)FIRST_SIZE);
   uint32_t number = 0;
   for (const char *const *name = transport_names(); *name; name++, number++) {

@@ -58,8 +58,8 @@ static int judge(struct agent_worker *worker, const weft_dlist_t *local, const w
   const struct transport_abilities *can = &worker->worker->abilities;
   if (!(can->local_kinds & 1u << local->kind) || !(can->remote_kinds & 1u << remote->kind)) {
     bool explains = could(worker, local, remote) && worker->worker->lacks[0];
-    snprintf(why, size, "it does not go from %s to %s%s%s", agent_kind_name(local->kind), agent_kind_name(remote->kind),
-             explains ? ": " : "", explains ? worker->worker->lacks : "");
+    snprintf(why, size, "it cannot move bytes from %s to %s%s%s", agent_kind_name(local->kind),
+             agent_kind_name(remote->kind), explains ? ": " : "", explains ? worker->worker->lacks : "");
     return -1;
   }
   if ((can->flags & TRANSPORT_SELF_ONLY) && remote->peer->id != WEFT_PEER_SELF) {

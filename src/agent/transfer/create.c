@@ -247,7 +247,7 @@ static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft
     return closed;
   if (local->agent != agent || remote->agent != agent || local->peer->id != WEFT_PEER_SELF)
     return fail(WEFT_ERR_INVALID,
-                "the local list is to be one of this agent's own descriptors, and both of this agent");
+                "the local list has to hold this agent's own descriptors, and both lists have to belong to this agent");
   if (options->notification_size > WEFT_AGENT_MAX_NOTIFICATION)
     return fail(WEFT_ERR_LIMIT, "a notification has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION,
                 options->notification_size);
@@ -257,7 +257,7 @@ static int check(const weft_agent_t *agent, enum weft_transfer_op op, const weft
   if (options->reserved != 0)
     return fail(WEFT_ERR_INVALID, "reserved is %u, and has to be 0", options->reserved);
   if (options->notification_size > 0 && !options->notification)
-    return fail(WEFT_ERR_INVALID, "notification_size is %u, but there is no notification", options->notification_size);
+    return fail(WEFT_ERR_INVALID, "notification_size is %u, but notification is NULL", options->notification_size);
   return check_access(op, local, remote);
 }
 

@@ -49,7 +49,7 @@ static int resolve(weft_dlist_t *list, const struct weft_descriptor *descriptors
     if (i == 0)
       list->kind = region->kind;
     if (region->kind != list->kind)
-      return fail(WEFT_ERR_INVALID, "descriptor %u is %s, the ones before are %s; a list has one kind", i,
+      return fail(WEFT_ERR_INVALID, "descriptor %u is %s, but those before are %s: want one kind in a list", i,
                   agent_kind_name(region->kind), agent_kind_name(list->kind));
     list->spans[i] = (struct agent_span){descriptors[i].address, descriptors[i].length, region};
   }

@@ -29,7 +29,7 @@ static int check_key(struct agent_region *region, struct agent_worker *worker) {
   worker->transport->release(remote);
   region->remote[worker->index] = NULL;
   char name[120];
-  return fail(WEFT_ERR_PROTOCOL, "the key of %s for %s is of other memory",
+  return fail(WEFT_ERR_PROTOCOL, "the key of %s for %s is for other memory",
               agent_region_name(region, name, sizeof name), worker->transport->name);
 }
 

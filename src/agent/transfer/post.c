@@ -158,7 +158,7 @@ static int fail_to_post(weft_transfer_t *transfer, int err) {
   case WEFT_ERR_BUSY:
     return fail(err, "%s has %d notifications that it has not read", transfer->peer->name, AGENT_CREDITS);
   case WEFT_ERR_NOT_FOUND:
-    return fail(err, "%s has taken region %" PRIu64 " back", transfer->peer->name,
+    return fail(err, "%s has deregistered region %" PRIu64 "", transfer->peer->name,
                 atomic_load(&transfer->remote->broken));
   default:
     snprintf(transfer->why, sizeof transfer->why, "%s: %s" AGENT_COME_BACK, transfer->peer->name, transfer->peer->why);
@@ -228,7 +228,7 @@ static inline __attribute__((always_inline)) int launch(weft_transfer_t *transfe
 }
 
 int agent_life_fail(uint32_t life, const char *what) {
-  return life == AGENT_CLOSED ? fail(WEFT_ERR_CLOSED, "%s is of an agent that has closed: free it", what)
+  return life == AGENT_CLOSED ? fail(WEFT_ERR_CLOSED, "%s belongs to an agent that is closed: free it", what)
                               : forked_check(life, what);
 }
 

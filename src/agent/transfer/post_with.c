@@ -56,8 +56,7 @@ static int check(const weft_transfer_t *transfer, const struct weft_post *post) 
   if (!post->notification)
     return post->notification_size == 0
                ? 0
-               : fail(WEFT_ERR_INVALID, "notification_size is %u, but there is no notification",
-                      post->notification_size);
+               : fail(WEFT_ERR_INVALID, "notification_size is %u, but notification is NULL", post->notification_size);
   if (transfer->made.room == 0)
     return fail(WEFT_ERR_INVALID, "the transfer was made without room for notifications of its posts: want "
                                   "weft_transfer_options.max_notification");

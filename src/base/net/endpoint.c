@@ -12,7 +12,7 @@
 #include "base/fail.h"
 
 static int malformed(const char *text) {
-  return fail(WEFT_ERR_INVALID, "\"%s\" is no address: want HOST:PORT or [IPV6]:PORT", text);
+  return fail(WEFT_ERR_INVALID, "\"%s\" is not an address: want HOST:PORT or [IPV6]:PORT", text);
 }
 
 static bool is_port(const char *text, bool any_port) {
@@ -72,7 +72,7 @@ static int listen_on(const struct addrinfo *address, const char *text, int *out)
   if (error == EADDRINUSE)
     return fail(WEFT_ERR_BUSY, "the port of %s is in use; 0 takes any free one", text);
   if (error == EADDRNOTAVAIL)
-    return fail(WEFT_ERR_INVALID, "%s is no address of this host", text);
+    return fail(WEFT_ERR_INVALID, "%s is not an address of this host", text);
   return fail_errno(error, "cannot listen at %s", text);
 }
 

@@ -41,7 +41,8 @@ static int unknown(const char *setting, const char *of, const struct settings_nu
     used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", *others);
   for (; numbers->name && used < sizeof names; numbers++)
     used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", numbers->name);
-  return fail(WEFT_ERR_INVALID, "%s has no setting \"%.*s\", but %s", of, (int)strcspn(setting, "="), setting, names);
+  return fail(WEFT_ERR_INVALID, "%s has no setting \"%.*s\"; it has %s", of, (int)strcspn(setting, "="), setting,
+              names);
 }
 
 static int read_number(const char *const *settings, const struct settings_number *number) {
@@ -51,7 +52,7 @@ static int read_number(const char *const *settings, const struct settings_number
   char *end;
   unsigned long long value = strtoull(text, &end, 10);
   if (*text < '0' || *text > '9' || *end || value < number->least || value > number->most)
-    return fail(WEFT_ERR_INVALID, "%s=%s: a number from %llu to %llu is wanted", number->name, text,
+    return fail(WEFT_ERR_INVALID, "%s=%s: want a number from %llu to %llu", number->name, text,
                 (unsigned long long)number->least, (unsigned long long)number->most);
   *number->value = value;
   return 0;

@@ -28,7 +28,7 @@ int card_end(const struct card *card, struct wire_writer *writer, size_t *size) 
 int card_read(const struct card *card, const void *bytes, size_t size, struct wire_reader *body) {
   struct wire_reader reader = {.bytes = bytes, .size = size};
   if (wire_take_number(&reader, 4) != card->magic)
-    return fail(WEFT_ERR_PROTOCOL, "these %zu bytes are no %s", size, card->what);
+    return fail(WEFT_ERR_PROTOCOL, "these %zu bytes are not the expected %s", size, card->what);
   uint32_t version = (uint32_t)wire_take_number(&reader, 4);
   size_t length = wire_take_number(&reader, 4);
   struct wire_reader part = wire_take_part(&reader, length);
@@ -36,7 +36,7 @@ int card_read(const struct card *card, const void *bytes, size_t size, struct wi
   if (reader.failed || wire_left(&reader) > 0 || sum != crc32c(0, bytes, size - SUM))
     return fail(WEFT_ERR_PROTOCOL, "the %s is damaged: %zu bytes whose checksum does not fit", card->what, size);
   if (version != card->version)
-    return fail(WEFT_ERR_VERSION, "the %s is of version %u, and version %u is read here", card->what, version,
+    return fail(WEFT_ERR_VERSION, "the %s is of version %u, but only version %u can be read here", card->what, version,
                 card->version);
   *body = part;
   return 0;

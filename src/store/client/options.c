@@ -103,7 +103,7 @@ static int set_credentials(struct client *client, const struct weft_store_option
                 client->user ? "the password" : "the user");
   if (client->user && client->bearer)
     return fail(WEFT_ERR_INVALID,
-                "store token and store user given: a token is for an embedded server, a user for etcd");
+                "a store token and a store user are both given: a token is for an embedded server, a user for etcd");
   for (const char *c = client->bearer; c && *c; c++)
     if (!isgraph((unsigned char)*c))
       return fail(WEFT_ERR_INVALID, "the store token holds a character that is not printable ASCII");
@@ -137,8 +137,8 @@ static int set_pin(struct client *client) {
     tls = tls || is_tls(endpoint);
     if (!is_tls(endpoint) && !is_loopback(endpoint))
       return fail(WEFT_ERR_INVALID,
-                  "store %s: a token does not go over http://, where others read it on its way: give the https:// URL "
-                  "that the server prints, or leave the token out for an etcd without TLS",
+                  "store %s: a token is not sent over http://, where others could read it: give the https:// URL that "
+                  "the server prints, or omit the token for an etcd without TLS",
                   endpoint);
   }
   if (!tls || client->ca_file)

@@ -76,14 +76,14 @@ void server_metrics_write(weft_store_server_t *server, struct text *text) {
   const struct server_meter *meter = &server->meter;
   metrics_put_family(text, "weft_store", "info", "", "This store.");
   text_add(text, "weft_store_info{version=\"%s\"} 1\n", weft_version());
-  put_gauge(text, "weft_store_keys", "", "Keys that are there.", counts.keys);
-  put_gauge(text, "weft_store_leases", "", "Leases that live.", counts.leases);
+  put_gauge(text, "weft_store_keys", "", "Keys in the store.", counts.keys);
+  put_gauge(text, "weft_store_leases", "", "Live leases.", counts.leases);
   put_gauge(text, "weft_store_revision", "", "The newest revision.", (uint64_t)counts.revision);
   put_gauge(text, "weft_store_watch_streams", "", "Connections with watches.", counts.streams);
   put_gauge(text, "weft_store_watches", "", "Watches on them.", counts.watches);
   put_gauge(text, "weft_store_clients", "", "Connections that may read and write.", counts.known);
   put_gauge(text, "weft_store_strangers", "", "Connections that have not shown a token.", counts.waiting);
-  put_gauge(text, "weft_store_held_bytes", "bytes", "Requests that are not whole, and answers that are not sent.",
+  put_gauge(text, "weft_store_held_bytes", "bytes", "Incomplete requests, and answers that are not sent yet.",
             counts.held);
   metrics_put_family(text, "weft_store_requests", "counter", "", "Requests that were answered, by call.");
   for (uint32_t i = 0; i < SERVER_CALLS; i++) {
@@ -94,7 +94,7 @@ void server_metrics_write(weft_store_server_t *server, struct text *text) {
   metrics_put_family(text, "weft_store_refused_requests", "counter", "", "Requests without the token.");
   metrics_put_count(text, "weft_store_refused_requests", "", meter->strangers);
   metrics_put_family(text, "weft_store_request_seconds", "histogram", "seconds",
-                     "Time from a whole request to its answer, without the time that sending takes.");
+                     "Time from a complete request to its answer, without the time to send it.");
   metrics_put_histogram(text, "weft_store_request_seconds", "", &meter->times);
   metrics_put_end(text);
 }

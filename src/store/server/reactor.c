@@ -25,7 +25,7 @@ void server_note_standstill(struct weft_store_server *server) {
   uint64_t now = clock_ns();
   if (server->look_ns == 0 || now <= server->look_ns + LATE_NS)
     return;
-  log_info("%s: stood still for %.1f s: leases go on as they stood", server->url,
+  log_info("%s: was stopped for %.1f s: leases are extended by that time", server->url,
            (double)(now - server->look_ns) / 1e9);
   core_lease_extend(server->gateway.core, now - server->look_ns);
   server->look_ns = now;

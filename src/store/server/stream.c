@@ -42,7 +42,7 @@ bool server_stream_open(struct weft_store_server *server, struct MHD_Connection 
   }
   struct epoll_event hangup = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = stream->number};
   if (epoll_ctl(server->reactor_epoll, EPOLL_CTL_ADD, stream->fd, &hangup) != 0)
-    log_warn("%s: a watch's end will be noticed late: epoll_ctl failed with errno %d", server->url, errno);
+    log_warn("%s: the end of a watch will be noticed late: epoll_ctl failed with errno %d", server->url, errno);
   LIST_INSERT_HEAD(&server->streams, stream, link);
   *out = stream;
   return true;

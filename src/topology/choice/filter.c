@@ -28,8 +28,8 @@ static int unknown_name(const struct topology_choice *choice, const char *item, 
     text_add(&names, "%s%s", i ? ", " : "", topology_nic_name(&choice->nics[i]));
   char *list = text_take(&names);
   int err = choice->num_nics == 0
-                ? fail(WEFT_ERR_INVALID, "WEFT_NICS names %.*s, and this host has no NIC", (int)size, item)
-                : fail(WEFT_ERR_INVALID, "WEFT_NICS names %.*s, which is no NIC of this host; want some of %s",
+                ? fail(WEFT_ERR_INVALID, "WEFT_NICS names %.*s, but this host has no NIC", (int)size, item)
+                : fail(WEFT_ERR_INVALID, "WEFT_NICS names %.*s, which is not a NIC of this host; want some of %s",
                        (int)size, item, list ? list : "its NICs");
   free(list);
   return err;
@@ -80,7 +80,8 @@ static void exclude_slow(struct topology_choice *choice) {
     if (!nic->usable || nic->mbit_s == 0 || nic->mbit_s > fastest / SLOWER)
       continue;
     nic->usable = false;
-    snprintf(nic->why, sizeof nic->why, "its %.4g Gbit/s are few beside %.4g", nic->mbit_s / 1e3, fastest / 1e3);
+    snprintf(nic->why, sizeof nic->why, "its %.4g Gbit/s are much less than the %.4g of another NIC", nic->mbit_s / 1e3,
+             fastest / 1e3);
   }
 }
 
@@ -96,7 +97,7 @@ static void exclude_narrow(struct topology_choice *choice) {
     if (!nic->usable || nic->pci_mbit_s == 0 || nic->pci_mbit_s > widest / SLOWER)
       continue;
     nic->usable = false;
-    snprintf(nic->why, sizeof nic->why, "its PCIe link of %.4g Gbit/s is narrow beside one of %.4g",
+    snprintf(nic->why, sizeof nic->why, "its PCIe link of %.4g Gbit/s is much slower than another one of %.4g",
              nic->pci_mbit_s / 1e3, widest / 1e3);
   }
 }

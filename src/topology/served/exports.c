@@ -163,7 +163,7 @@ static void on_efa(const struct topology_exports_facts *facts, struct topology_e
 static void nvshmem_remote_transport(const struct topology_exports_facts *facts, struct topology_export *to) {
   on_efa(facts, to, "libfabric");
   if (!to->set)
-    WHY(to, "nothing here asks for another than its default");
+    WHY(to, "nothing here requires another value than its default");
 }
 
 static void exact_interface(const struct topology_exports_facts *facts, struct topology_export *to) {
@@ -205,7 +205,7 @@ static void fi_verbs_device(const struct topology_exports_facts *facts, struct t
   if (to->set)
     WHY(to, "%s", facts->choice->gpus[facts->gpu].why);
   else if (other)
-    WHY(to, "it takes the beginning of a name, and %s is the beginning of another's too", to->value);
+    WHY(to, "it matches the beginning of a name, and another name also begins with %s", to->value);
   else if (list(facts->choice, -1, verbs, "", to->value) == 0)
     no_verbs(facts, to);
   else
@@ -215,7 +215,7 @@ static void fi_verbs_device(const struct topology_exports_facts *facts, struct t
 
 static void cuda_visible_devices(const struct topology_exports_facts *facts, struct topology_export *to) {
   (void)facts;
-  WHY(to, "it stays as it is: which GPUs a rank may use is its launcher's to say");
+  WHY(to, "it is not changed: the launcher decides which GPUs a rank may use");
 }
 
 size_t topology_exports(const struct topology_exports_facts *facts, struct topology_export out[TOPOLOGY_EXPORTS]) {

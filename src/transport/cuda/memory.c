@@ -39,7 +39,7 @@ static int register_cuda(struct cuda_worker *worker, struct cuda_region *region)
   int owner = -1;
   int rc = worker->api->owner(memory->address, &owner, why);
   if (rc == 0 && (owner < 0 || (memory->device >= 0 && memory->device != owner)))
-    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, and was to be of GPU %d", memory->address,
+    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, but should be of GPU %d", memory->address,
                 owner < 0 ? "no GPU:" : "GPU", owner, memory->device);
   if (rc != 0)
     return device_fail(rc, "memory of a GPU", why);

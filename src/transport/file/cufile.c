@@ -117,7 +117,7 @@ static int take_all(void *library, const char *path, struct cufile *found) {
                 {"cuFileWrite", &found->write}};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     if (!take(library, wanted[i].name, wanted[i].function))
-      return fail(WEFT_ERR_UNSUPPORTED, "%s is no cuFile: it has no %s", path, wanted[i].name);
+      return fail(WEFT_ERR_UNSUPPORTED, "%s is not cuFile: it has no %s", path, wanted[i].name);
   }
   take(library, "cuFileGetVersion", &found->get_version);
   return 0;
@@ -126,7 +126,7 @@ static int take_all(void *library, const char *path, struct cufile *found) {
 static int load(const char *named, struct cufile *found) {
   bool is_named = named && named[0];
   if (is_named && *named != '/')
-    return fail(WEFT_ERR_UNSUPPORTED, VARIABLE " names \"%s\": want a path from / on, or \"off\"", named);
+    return fail(WEFT_ERR_UNSUPPORTED, VARIABLE " names \"%s\": want a path that begins with /, or \"off\"", named);
   const char *path = is_named ? named : LIBRARY;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {

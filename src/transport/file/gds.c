@@ -23,7 +23,7 @@ static const uint32_t cuda = 1u << WEFT_MEMORY_CUDA;
 static void give_up(struct file_worker *worker) {
   struct transport_worker *base = &worker->base.base;
   base->abilities.local_kinds &= ~cuda;
-  snprintf(base->lacks, sizeof base->lacks, "memory of GPUs has to go through host memory: %s", weft_last_error());
+  snprintf(base->lacks, sizeof base->lacks, "memory of GPUs is copied through host memory: %s", weft_last_error());
   log_info("file: %s", base->lacks);
 }
 
@@ -96,7 +96,7 @@ static void gds_attach(struct file_worker *worker, struct file_region *file) {
 static int open_device(struct file_gds *gds, int index) {
   char why[DEVICE_WHY] = "";
   if (index >= GDS_DEVICES)
-    return fail(WEFT_ERR_LIMIT, "GPU %d: the transport file knows those below %d", index, GDS_DEVICES);
+    return fail(WEFT_ERR_LIMIT, "GPU %d: the transport file supports only GPUs below %d", index, GDS_DEVICES);
   int rc = gds->devices[index] ? 0 : gds->api->open(index, &gds->devices[index], why);
   if (rc == 0 && !gds->streams[index])
     rc = gds->api->stream_open(gds->devices[index], &gds->streams[index], why);
@@ -113,7 +113,7 @@ int file_gds_reg(struct file_worker *worker, struct file_region *memory, const s
   if (rc != 0)
     return device_fail(rc, "memory of a GPU", why);
   if (owner < 0 || (about->device >= 0 && about->device != owner))
-    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, and was to be of GPU %d", about->address,
+    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, but should be of GPU %d", about->address,
                 owner < 0 ? "no GPU:" : "GPU", owner, about->device);
   rc = open_device(gds, owner);
   if (rc != 0)
@@ -153,7 +153,7 @@ static int open_handle(struct file_worker *worker, struct file_region *file) {
   }
   if (status.err == CUFILE_SUCCESS)
     return 0;
-  return fail(WEFT_ERR_UNSUPPORTED, "cuFile does not take %s, so that memory of GPUs has to go through host memory: %s",
+  return fail(WEFT_ERR_UNSUPPORTED, "cuFile does not take %s, so that memory of GPUs is copied through host memory: %s",
               path, cufile_file_words(status, words));
 }
 

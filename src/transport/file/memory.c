@@ -51,11 +51,11 @@ static int check_file(const struct transport_memory *memory, int *flags, bool *l
   const char *name = memory->path ? memory->path : "the file";
   struct stat about;
   if (fstat(memory->fd, &about) < 0 || (*flags = fcntl(memory->fd, F_GETFL)) < 0)
-    return fail_errno(errno, "cannot look at the descriptor %d of %s", memory->fd, name);
+    return fail_errno(errno, "cannot stat the descriptor %d of %s", memory->fd, name);
   if (!S_ISREG(about.st_mode) && !S_ISBLK(about.st_mode))
     return fail(WEFT_ERR_INVALID, "%s is neither a regular file nor a block device", name);
   if (*flags & (O_PATH | O_APPEND))
-    return fail(WEFT_ERR_INVALID, "%s was opened with %s: its bytes cannot be written where they belong", name,
+    return fail(WEFT_ERR_INVALID, "%s was opened with %s, so bytes cannot be written at given offsets", name,
                 *flags & O_PATH ? "O_PATH" : "O_APPEND");
   *limited = S_ISREG(about.st_mode);
   return 0;

@@ -164,7 +164,7 @@ static void op_failed(const struct file_op *op, int error) {
   const char *what = op->to_file ? "write" : "read";
   int err;
   if (error == 0 && !op->to_file)
-    err = fail(WEFT_ERR_LIMIT, "%s ends at byte %llu, and %llu from byte %llu were asked for", name_of(op->file),
+    err = fail(WEFT_ERR_LIMIT, "%s ends at byte %llu, but %llu bytes from byte %llu were requested", name_of(op->file),
                (unsigned long long)op->offset, (unsigned long long)own->base.request->pieces[op->piece].length,
                (unsigned long long)own->base.request->pieces[op->piece].remote_address);
   else if (op->why)

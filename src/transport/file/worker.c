@@ -58,7 +58,7 @@ static int read_settings(struct file_worker *worker, const struct transport_opti
   const char *sync = settings_value(options->settings, "sync");
   int rc = settings_read(options->settings, "file", numbers, others);
   if (rc == 0 && sync && strcmp(sync, "none") != 0 && strcmp(sync, "data") != 0)
-    rc = fail(WEFT_ERR_INVALID, "sync=%s: none or data is wanted", sync);
+    rc = fail(WEFT_ERR_INVALID, "sync=%s: want none or data", sync);
   worker->direct = direct;
   worker->pin = pin;
   worker->by_gds = gds;
@@ -68,7 +68,7 @@ static int read_settings(struct file_worker *worker, const struct transport_opti
 
 static int open_engine(struct file_worker *worker, const char *wanted) {
   if (wanted && strcmp(wanted, "auto") != 0 && strcmp(wanted, "uring") != 0 && strcmp(wanted, "posix") != 0)
-    return fail(WEFT_ERR_INVALID, "engine=%s: auto, uring or posix is wanted", wanted);
+    return fail(WEFT_ERR_INVALID, "engine=%s: want auto, uring or posix", wanted);
   bool uring = !wanted || strcmp(wanted, "posix") != 0;
   int rc = 0;
   if (uring) {
@@ -76,7 +76,7 @@ static int open_engine(struct file_worker *worker, const char *wanted) {
     worker->engine = &file_uring;
     rc = worker->engine->open(worker);
 #else
-    rc = fail(WEFT_ERR_UNSUPPORTED, "this build has no io_uring: liburing was not there");
+    rc = fail(WEFT_ERR_UNSUPPORTED, "this build has no io_uring, because liburing was not installed");
 #endif
     if (rc == 0 || (wanted && strcmp(wanted, "uring") == 0))
       return rc;

@@ -47,7 +47,7 @@ static int check_piece(const struct transport_request *request, uint32_t i) {
   if (!inside(piece->remote_address, piece->length, remote->base.address, remote->base.length))
     return fail(WEFT_ERR_INVALID, "piece %u is not inside the peer's region", i);
   if (request->op == WEFT_TRANSFER_WRITE ? remote->read_only : local->read_only)
-    return fail(WEFT_ERR_INVALID, "piece %u writes to a region that is for reading only", i);
+    return fail(WEFT_ERR_INVALID, "piece %u writes to a region that is read-only", i);
   return 0;
 }
 

@@ -63,18 +63,18 @@ static bool range_fits(struct object_lane *lane) {
   if (answer->status == 200 && part->offset == 0 && (!answer->has_length || answer->length == part->length))
     return true; // the whole object, as requested
   if (answer->status != 206 || !answer->has_range) {
-    snprintf(why, sizeof why, "the server ignores the range that was asked for (HTTP %d)", answer->status);
+    snprintf(why, sizeof why, "the server ignores the requested range (HTTP %d)", answer->status);
     return refuse(lane, WEFT_ERR_PROTOCOL, why);
   }
   if (answer->range_first == part->offset && answer->range_last == want_last)
     return true;
   if (answer->range_first == part->offset && answer->range_last < want_last &&
       answer->range_total == answer->range_last + 1) {
-    snprintf(why, sizeof why, "it ends at byte %llu, and bytes up to %llu were asked for",
+    snprintf(why, sizeof why, "it ends at byte %llu, but bytes up to %llu were requested",
              (unsigned long long)answer->range_total, (unsigned long long)want_last + 1);
     return refuse(lane, WEFT_ERR_LIMIT, why);
   }
-  snprintf(why, sizeof why, "the server sent bytes %llu-%llu where %llu-%llu were asked for",
+  snprintf(why, sizeof why, "the server sent bytes %llu-%llu, but %llu-%llu were requested",
            (unsigned long long)answer->range_first, (unsigned long long)answer->range_last,
            (unsigned long long)part->offset, (unsigned long long)want_last);
   return refuse(lane, WEFT_ERR_PROTOCOL, why);
@@ -102,7 +102,7 @@ static size_t take_object(struct object_lane *lane, const char *data, size_t siz
   if (lane->moved == 0 && (!range_fits(lane) || !version_fits(lane)))
     return 0;
   if (size > lane->part->length - lane->moved)
-    return refuse(lane, WEFT_ERR_PROTOCOL, "the server sent more than was asked for");
+    return refuse(lane, WEFT_ERR_PROTOCOL, "the server sent more bytes than were requested");
   for (size_t done = 0; done < size;) {
     uint64_t run = size - done;
     char *to = next_bytes(lane, &run);
@@ -117,7 +117,7 @@ void object_exchange_check_short(struct object_lane *lane) {
   char why[160];
   if (lane->moved == 0 && !range_fits(lane))
     return;
-  snprintf(why, sizeof why, "the server sent %llu bytes where %llu were asked for", (unsigned long long)lane->moved,
+  snprintf(why, sizeof why, "the server sent %llu bytes, but %llu were requested", (unsigned long long)lane->moved,
            (unsigned long long)lane->part->length);
   refuse(lane, WEFT_ERR_PROTOCOL, why);
 }

@@ -19,7 +19,7 @@ static int ask(struct object_lane *lane, const char *path, uint64_t deadline_ns,
   if (result == CURLE_OPERATION_TIMEDOUT && clock_passed(deadline_ns))
     rc = WEFT_ERR_TIMEOUT;
   if (rc == 0 && !lane->answer.has_length)
-    return fail(WEFT_ERR_PROTOCOL, "%s: the server does not say how long it is", path);
+    return fail(WEFT_ERR_PROTOCOL, "%s: the server does not report its length", path);
   return rc == 0 ? 0 : fail(rc, "%s: %s", path, why);
 }
 

@@ -78,13 +78,13 @@ static int check(struct object_settings *set, const char *style) {
       return fail(WEFT_ERR_INVALID, "the endpoint has to be http://HOST[:PORT] or https://HOST[:PORT]");
   }
   if (!set->key != !set->secret)
-    return fail(WEFT_ERR_AUTH, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together: one is missing");
+    return fail(WEFT_ERR_AUTH, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are needed together: one is missing");
   for (const char *c = set->region; *c; c++) {
     if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '-' || *c == '_'))
-      return fail(WEFT_ERR_INVALID, "the region %s: letters, digits and dashes are wanted", set->region);
+      return fail(WEFT_ERR_INVALID, "the region %s: want letters, digits and dashes", set->region);
   }
   if (style && strcmp(style, "path") != 0 && strcmp(style, "virtual") != 0)
-    return fail(WEFT_ERR_INVALID, "style=%s: path or virtual is wanted", style);
+    return fail(WEFT_ERR_INVALID, "style=%s: want path or virtual", style);
   set->virtual_host = style ? strcmp(style, "virtual") == 0 : !set->endpoint;
   return 0;
 }

@@ -115,12 +115,12 @@ int ofi_import(struct transport_peer *base, const void *bytes, size_t size, stru
   found.key = wire_take_number(&reader, 8);
   found.base = wire_take_number(&reader, 8);
   if (reader.failed || wire_left(&reader) > 0 || found.flow.base.kind > WEFT_MEMORY_CUDA || read_only > 1)
-    return fail(WEFT_ERR_PROTOCOL, "a key of ofi is of another make");
+    return fail(WEFT_ERR_PROTOCOL, "a key of ofi has another format");
   uint64_t address = found.flow.base.address, length = found.flow.base.length;
   if (length == 0 || length - 1 > UINT64_MAX - address)
     return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for %" PRIu64 " bytes, which no memory has there", length);
   if (found.base != 0 && found.base != address) // the provider's address of its first byte
-    return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for other bytes than it says");
+    return fail(WEFT_ERR_PROTOCOL, "a key of ofi is for other bytes than it claims");
   struct ofi_remote *remote = malloc(sizeof *remote);
   if (!remote)
     return fail(WEFT_ERR_NOMEM, "no memory for a remote region");

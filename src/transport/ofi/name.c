@@ -17,7 +17,7 @@ static bool begin_connection(const struct ofi_source *source, fi_addr_t address)
   ssize_t rc = source->ep ? fi_inject_write(source->ep, &nothing, 0, address, 0, UINT64_MAX) : 0;
   if (rc == 0 || rc == -FI_EAGAIN)
     return true;
-  log_debug("ofi: a name stays in the table, for no connection to it can be begun: %s", fi_strerror((int)-rc));
+  log_debug("ofi: a name stays in the table, because no connection to it can be started: %s", fi_strerror((int)-rc));
   return false;
 }
 

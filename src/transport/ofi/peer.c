@@ -86,15 +86,15 @@ static int read_address(const struct ofi_worker *worker, const void *address, si
   names->source_size = wire_left(&reader);
   names->source = wire_take(&reader, names->source_size);
   if (reader.failed || names->home_size == 0 || names->source_size == 0)
-    return fail(WEFT_ERR_PROTOCOL, "an address of ofi is of another make");
+    return fail(WEFT_ERR_PROTOCOL, "an address of ofi has another format");
   if (length != strlen(here) || memcmp(provider, here, length) != 0 || format != worker->info->addr_format)
     return fail(WEFT_ERR_UNREACHABLE,
-                "that worker uses the provider %.*s of libfabric, with another kind of address, "
-                "and this one %s: choose one with FI_PROVIDER",
+                "that worker uses the provider %.*s of libfabric, with another kind of address, but this one uses %s: "
+                "choose one with FI_PROVIDER",
                 (int)length, provider, here);
   if (host != 0 && (host != worker->host || net != worker->net))
-    return fail(WEFT_ERR_UNREACHABLE, "that worker's address is one for its own host only: choose an interface that "
-                                      "other hosts reach");
+    return fail(WEFT_ERR_UNREACHABLE,
+                "the address of that worker is only valid on its own host: choose an interface that other hosts reach");
   if (names->home_size > OFI_MAX_NAME || names->source_size > OFI_MAX_NAME)
     return fail(WEFT_ERR_PROTOCOL, "an address of ofi is too long");
   return check_names(worker, names);

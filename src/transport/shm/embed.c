@@ -55,7 +55,7 @@ int shm_peer_descriptor(const struct transport_peer *base, int fd, int *out) {
     return fail_errno(errno, "cannot duplicate a window's descriptor");
   if (found < 0)
     return fail(WEFT_ERR_UNREACHABLE,
-                "process %d does not let its windows be taken (%s): the same user and kernel.yama.ptrace_scope=0, or "
+                "the windows of process %d cannot be opened (%s): the same user and kernel.yama.ptrace_scope=0, or "
                 "CAP_SYS_PTRACE, are needed; memory of cudaMalloc needs neither",
                 (int)peer->pid, strerror(errno));
   if (shm_home_is_proof(found)) {

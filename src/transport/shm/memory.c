@@ -58,8 +58,8 @@ void shm_unreg(struct transport_region *base) {
   if (shm_gate_close(worker, region->gate))
     shm_gate_give(worker, region->gate);
   else // not used again
-    log_warn("shm: a process was stopped in the middle of a transfer with a region that is deregistered; it may still "
-             "write there");
+    log_warn("shm: a process was stopped in the middle of a transfer with a region that is now deregistered; it may "
+             "still write there");
   *region->link = region->next;
   if (region->next)
     region->next->link = region->link;

@@ -26,7 +26,7 @@ static void populate(const struct shm_remote *remote, const struct stat *status)
 static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd) {
   struct stat status;
   if (fstat(fd, &status) != 0)
-    return fail_errno(errno, "cannot look at a peer's window");
+    return fail_errno(errno, "cannot stat a peer's window");
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || !(seals & F_SEAL_SHRINK) || (uint64_t)status.st_size < key->length ||
       (uint64_t)status.st_size - key->length < key->fd_offset)

@@ -47,7 +47,7 @@ void ucx_gpus_close(struct ucx_worker *worker) {
 static int open_device(struct ucx_gpus *gpus, int index) {
   char why[DEVICE_WHY] = "";
   if (index >= UCX_GPUS)
-    return fail(WEFT_ERR_LIMIT, "GPU %d: the transport ucx knows those below %d", index, UCX_GPUS);
+    return fail(WEFT_ERR_LIMIT, "GPU %d: the transport ucx supports only GPUs below %d", index, UCX_GPUS);
   int rc = gpus->devices[index] ? 0 : gpus->api->open(index, &gpus->devices[index], why);
   if (rc == 0 && !gpus->streams[index])
     rc = gpus->api->stream_open(gpus->devices[index], &gpus->streams[index], why);
@@ -81,7 +81,7 @@ int ucx_gpu_reg(struct ucx_worker *worker, struct ucx_region *region) {
   if (rc != 0)
     return device_fail(rc, "memory of a GPU", why);
   if (owner < 0 || (memory->device >= 0 && memory->device != owner))
-    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, and was to be of GPU %d", memory->address,
+    return fail(WEFT_ERR_INVALID, "%p is memory of %s %d, but should be of GPU %d", memory->address,
                 owner < 0 ? "no GPU:" : "GPU", owner, memory->device);
   region->gpu = owner;
   rc = open_device(gpus, owner);

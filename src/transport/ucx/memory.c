@@ -144,7 +144,7 @@ int ucx_import(struct transport_peer *base, const void *bytes, size_t size, stru
   uint64_t key = wire_take_number(&reader, 8);
   uint32_t index = (uint32_t)wire_take_number(&reader, 4);
   if (reader.failed || kind > WEFT_MEMORY_CUDA || read_only > 1 || allocated > 1)
-    return fail(WEFT_ERR_PROTOCOL, "a key of ucx is of another make");
+    return fail(WEFT_ERR_PROTOCOL, "a key of ucx has another format");
   if (length == 0 || length - 1 > UINT64_MAX - address)
     return fail(WEFT_ERR_PROTOCOL, "a key of ucx is for %" PRIu64 " bytes, which no memory has there", length);
   if (!peer->ep && peer->again_ns == 0)

@@ -271,7 +271,7 @@ static void test_widens(void **state) {
   assert_int_equal(weft_dlist_create(reader.agent, WEFT_PEER_SELF, &here, 1, &local), 0);
   assert_int_equal(weft_dlist_create(reader.agent, peer, &there, 1, &remote), 0);
   assert_int_not_equal(weft_transfer_create(reader.agent, WEFT_TRANSFER_READ, local, remote, &options, &transfer), 0);
-  assert_non_null(strstr(weft_last_error(), "is of other memory"));
+  assert_non_null(strstr(weft_last_error(), "is for other memory"));
   free(description);
 }
 

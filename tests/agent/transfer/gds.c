@@ -201,10 +201,10 @@ static void without(const char *want) {
 static void test_without(void **state) {
   (void)state;
   setenv("WEFT_CUFILE", "off", 1);
-  without("memory of GPUs has to go through host memory: GPUDirect Storage is switched off (WEFT_CUFILE=off)");
+  without("memory of GPUs is copied through host memory: GPUDirect Storage is switched off (WEFT_CUFILE=off)");
   setenv("WEFT_CUFILE", cufile_path, 1);
   atomic_store(&fake()->driver_error, 5001);
-  without("memory of GPUs has to go through host memory: cuFile's driver does not open");
+  without("memory of GPUs is copied through host memory: cuFile's driver does not open");
   atomic_store(&fake()->driver_error, 0);
 }
 

@@ -152,7 +152,7 @@ static void test_missing(void **state) {
   setenv("WEFT_CUFILE", "/nowhere/libcufile.so.0", 1);
   without("there is no cuFile, the library of GPUDirect Storage (from WEFT_CUFILE): ");
   setenv("WEFT_CUFILE", getenv("WEFT_CUDA_PLUGIN"), 1);
-  without("is no cuFile: it has no cuFileDriverOpen");
+  without("is not cuFile: it has no cuFileDriverOpen");
   setenv("WEFT_CUFILE", "off", 1);
   without("GPUDirect Storage is switched off (WEFT_CUFILE=off)");
   setenv("WEFT_CUFILE", cufile_path, 1);

@@ -96,20 +96,20 @@ static const struct {
     {"bucket/html,9/x", WEFT_ERR_UNREACHABLE, "HTTP 502"},
     {"bucket/cut,9/x", WEFT_ERR_UNREACHABLE, "bucket/cut,9/x: "},
     {"bucket/broken,9/x", WEFT_ERR_UNREACHABLE, "bucket/broken,9/x: "},
-    {"bucket/short,9/x", WEFT_ERR_PROTOCOL, "the server sent 500 bytes where 1000 were asked for"},
-    {"bucket/empty,9/x", WEFT_ERR_PROTOCOL, "the server sent 0 bytes where 1000 were asked for"},
+    {"bucket/short,9/x", WEFT_ERR_PROTOCOL, "the server sent 500 bytes, but 1000 were requested"},
+    {"bucket/empty,9/x", WEFT_ERR_PROTOCOL, "the server sent 0 bytes, but 1000 were requested"},
     // and lasting ones are told at once.
     {"bucket/forbid,1/x", WEFT_ERR_AUTH, "HTTP 403 AccessDenied"},
     {"bucket/expired,1/x", WEFT_ERR_AUTH, "HTTP 400 ExpiredToken"},
     {"bucket/missing,1/x", WEFT_ERR_NOT_FOUND, "HTTP 404 NoSuchKey"},
     {"bucket/moved,1/x", WEFT_ERR_UNREACHABLE, "HTTP 301 PermanentRedirect"},
     {"bucket/full,1/x", WEFT_ERR_LIMIT, "HTTP 507 InsufficientStorage"},
-    {"bucket/other-range,1/x", WEFT_ERR_PROTOCOL, "the server sent bytes 101-1100 where 100-1099 were asked for"},
-    {"bucket/no-range,1/x", WEFT_ERR_PROTOCOL, "the server ignores the range that was asked for (HTTP 200)"},
-    {"bucket/no-header,1/x", WEFT_ERR_PROTOCOL, "the server ignores the range that was asked for (HTTP 206)"},
+    {"bucket/other-range,1/x", WEFT_ERR_PROTOCOL, "the server sent bytes 101-1100, but 100-1099 were requested"},
+    {"bucket/no-range,1/x", WEFT_ERR_PROTOCOL, "the server ignores the requested range (HTTP 200)"},
+    {"bucket/no-header,1/x", WEFT_ERR_PROTOCOL, "the server ignores the requested range (HTTP 206)"},
     {"bucket/unnamed,1/x", 0, ""}, // in one part
     {"bucket/weak,1/x", 0, ""},
-    {"bucket/long,1/x", WEFT_ERR_PROTOCOL, "the server sent more than was asked for"},
+    {"bucket/long,1/x", WEFT_ERR_PROTOCOL, "the server sent more bytes than were requested"},
 };
 
 static void test_reads(void **state) {

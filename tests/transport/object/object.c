@@ -129,7 +129,7 @@ static void test_what_the_server_refuses(void **state) {
   expect_failure(&storage, none, 0, 10, WEFT_ERR_NOT_FOUND, "bucket/none: HTTP 404 NoSuchKey");
   expect_failure(&storage, nowhere, 0, 10, WEFT_ERR_NOT_FOUND, "NoSuchBucket");
   expect_failure(&storage, object, 100, 1, WEFT_ERR_LIMIT, "HTTP 416 InvalidRange");
-  expect_failure(&storage, object, 50, 51, WEFT_ERR_LIMIT, "it ends at byte 100, and bytes up to 101");
+  expect_failure(&storage, object, 50, 51, WEFT_ERR_LIMIT, "it ends at byte 100, but bytes up to 101");
   struct storage_request request; // each failure is its piece's
   storage_request(&storage, &request, WEFT_TRANSFER_READ, 4);
   storage_piece(&storage, &request, object, 0, 0, 10);

@@ -199,7 +199,7 @@ def test_a_sender_that_is_forgotten_costs_its_own_notification(pair: Pair, monke
     pair[1].send_notif("target", b"after")
     with monkeypatch.context() as patched:
         def forgotten(peer: int) -> None:
-            raise weft.errors.PeerLostError(f"peer {peer} has been gone for long")
+            raise weft.errors.PeerLostError(f"peer {peer} has been gone for a long time")
 
         patched.setattr(agent, "peer", forgotten)
         came: list[bytes] = []

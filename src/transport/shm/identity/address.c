@@ -81,7 +81,7 @@ int shm_key_read(struct shm_key *to, const void *bytes, size_t size, struct shm_
     return rc;
   KEY_FIELDS(GET)
   if (to->gate >= SHM_REGIONS || to->address + to->length < to->address || to->fd < -1)
-    return fail(WEFT_ERR_PROTOCOL, "the %s makes no sense", key_card.what);
+    return fail(WEFT_ERR_PROTOCOL, "the %s is malformed", key_card.what);
   return take_seal(&reader, &key_card, signature);
 }
 

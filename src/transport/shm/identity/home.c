@@ -53,7 +53,7 @@ static void unmap(struct shm_home *home) {
 static int look(int fd, struct shm_file *file) {
   struct stat status;
   if (fstat(fd, &status) != 0)
-    return fail_errno(errno, "cannot look at a descriptor of shared memory");
+    return fail_errno(errno, "cannot stat a descriptor of shared memory");
   *file = (struct shm_file){status.st_mode & S_IFMT, status.st_dev, status.st_ino};
   return 0;
 }
@@ -173,10 +173,10 @@ void shm_home_lock_again(void) {
 int shm_home_map(int fd, pid_t pid, uint64_t cookie, const struct shm_file *file, struct shm_home **home) {
   struct stat status;
   if (fstat(fd, &status) != 0)
-    return fail_errno(errno, "cannot look at a peer's shared page");
+    return fail_errno(errno, "cannot stat a peer's shared page");
   int seals = fcntl(fd, F_GET_SEALS);
   if ((uint64_t)status.st_size != SHM_PAGE_SIZE || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return fail(WEFT_ERR_PROTOCOL, "a peer's shared page is not one of this version");
+    return fail(WEFT_ERR_PROTOCOL, "a peer's shared page is not of this version");
   struct shm_home *made = NULL;
   int rc = map(fd, SHM_RINGS, file, &made);
   if (rc != 0)

@@ -66,7 +66,7 @@ static int look_again(pid_t pid, int fd, const struct shm_file *file) {
 static int check_holder(int found, pid_t pid, int fd, const struct shm_file *file) {
   struct flock lock = first_byte();
   if (fcntl(found, F_GETLK, &lock) != 0)
-    return fail_errno(errno, "cannot see who holds the proof of a worker of process %d", (int)pid);
+    return fail_errno(errno, "cannot find out which process holds the proof of a worker of process %d", (int)pid);
   if (lock.l_type != F_UNLCK && lock.l_pid == pid)
     return 0;
   int rc = lock.l_type == F_UNLCK ? look_again(pid, fd, file) : 0;
@@ -79,8 +79,8 @@ static int read_page(int found, pid_t pid, struct shm_proof *proof) {
   if (pread(found, proof, sizeof *proof, 0) != (ssize_t)sizeof *proof || proof->magic != SHM_PROOF_MAGIC)
     return fail(WEFT_ERR_AUTH, "the file of process %d is not the proof of a worker", (int)pid);
   if (proof->version != SHM_VERSION)
-    return fail(WEFT_ERR_VERSION, "the worker of process %d is of version %u, and version %u is known here", (int)pid,
-                proof->version, (unsigned)SHM_VERSION);
+    return fail(WEFT_ERR_VERSION, "the worker of process %d is of version %u, but this process knows only version %u",
+                (int)pid, proof->version, (unsigned)SHM_VERSION);
   return 0;
 }
 
