@@ -32,18 +32,19 @@ enum { BENCH_STORE_PORT = 9999 };
    .variable = "WEFT_STORE", .preset_note = "an embedded one in this worker", OPTION_FIELD(TARGET, FIELD_.store), \
    .help = "store that is there already, etcd or 'weft serve'"}, \
   {.name = "rank-server", .type = OPTION_STRING, .metavar = "HOST[:PORT]", OPTION_FIELD(TARGET, FIELD_.rank_server), \
-   .help = "host of the worker that was started first and has the store embedded; it prints the command"}, \
+   .help = "host of the worker that was started first, which has the embedded store; that worker prints this " \
+   "command"}, \
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .variable = "WEFT_LISTEN", \
-   .preset_note = "127.0.0.1; 0.0.0.0, or :: without IPv4, where others are expected", \
+   .preset_note = "127.0.0.1; if other workers are expected, 0.0.0.0, or :: without IPv4", \
    OPTION_FIELD(TARGET, FIELD_.listen), \
    .help = "numeric address of the embedded store"}, \
   {.name = "store-port", .type = OPTION_UINT, .metavar = "PORT", .max = 65535, .variable = "WEFT_STORE_PORT", \
-   .preset_note = "any free one; 9999 where others are expected", \
+   .preset_note = "any free one; 9999 if other workers are expected", \
    OPTION_FIELD(TARGET, FIELD_.store_port), \
-   .help = "port of the embedded store, also of --rank-server where that names none"}, \
+   .help = "port of the embedded store; also of --rank-server, if that names no port"}, \
   {.name = "benchmark-group", .type = OPTION_STRING, .metavar = "NAME", .preset = "default", \
    OPTION_FIELD(TARGET, FIELD_.group), \
-   .help = "name of the benchmark in the store: workers of one name meet"}, \
+   .help = "name of the benchmark in the store: workers with the same name meet"}, \
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true, \
    .preset_note = "a random one for each run", OPTION_FIELD(TARGET, FIELD_.token), \
    .help = "token of the embedded store, the same for all workers; the variable keeps it out of the process list"}, \
@@ -51,7 +52,7 @@ enum { BENCH_STORE_PORT = 9999 };
    .help = "file with the token in its first line, which no other user may read"}, \
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", \
    .preset_note = "those of the system", \
-   OPTION_FIELD(TARGET, FIELD_.ca_file), .help = "certificates (PEM) that etcd's certificate is signed by"}, \
+   OPTION_FIELD(TARGET, FIELD_.ca_file), .help = "certificates (PEM) of the CA that signed etcd's certificate"}, \
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", OPTION_FIELD(TARGET, \
    FIELD_.cert_file), \
    .help = "client certificate (PEM) for etcd, together with --key"}, \
@@ -67,19 +68,19 @@ enum { BENCH_STORE_PORT = 9999 };
   {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 86400, .unit = "s", \
    .preset = "60", \
    .variable = "WEFT_STARTUP_TIMEOUT", OPTION_FIELD(TARGET, FIELD_.startup_timeout_s), \
-   .help = "all workers must have come after so long"}
+   .help = "time within which all workers must have joined"}
 
 #define BENCH_OPTION_ROWS_OUTPUT(TARGET, FIELD_) \
   {.section = "Repeats and output", .name = "repeat", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 1000, \
    .preset = "1", OPTION_FIELD(TARGET, FIELD_.repeat), \
-   .help = "measure everything so often, by turns, so that 'weft compare' can distinguish a change from noise"}, \
+   .help = "measure everything this many times, in turn, so that 'weft compare' can tell a change from noise"}, \
   {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms", \
    .preset = "30000", .variable = "WEFT_TIMEOUT_MS", OPTION_FIELD(TARGET, FIELD_.timeout_ms), \
-   .help = "a transfer, or an answer of another worker, must have come after so long"}, \
+   .help = "time within which a transfer must end, or another worker must answer"}, \
   {.name = "json", .type = OPTION_PATH, .metavar = "FILE", OPTION_FIELD(TARGET, FIELD_.json), \
-   .help = "write all figures as JSON, for 'weft compare'; - is standard output, in place of the table"}, \
+   .help = "write all figures as JSON, for 'weft compare'; - writes them to standard output instead of the table"}, \
   {.name = "csv", .type = OPTION_PATH, .metavar = "FILE", OPTION_FIELD(TARGET, FIELD_.csv), \
-   .help = "write a line for each row when it is measured; - is standard output, in place of the table"}, \
+   .help = "write each row as CSV as soon as it is measured; - writes to standard output instead of the table"}, \
   {.name = "html", .type = OPTION_PATH, .metavar = "FILE", OPTION_FIELD(TARGET, FIELD_.html), \
    .help = "write a page with pictures, which opens without a network"}, \
   {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", OPTION_FIELD(TARGET, FIELD_.prometheus), \

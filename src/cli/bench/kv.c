@@ -30,7 +30,7 @@ static const struct cli_example examples[] = {
     {"weft bench kv --model llama-3.1-70b --tp 8 --tokens 8192", "blocks of a token's page on each of 8 workers"},
     {"weft bench kv --model deepseek-r1 --tp 8 --decode-tp 4 --access layer", "a latent cache, a layer at a time"},
     {"weft bench kv --model-config config.json --json > plan.json",
-     "of another model, for 'weft bench traffic --plan'"},
+     "the same for another model, as a file for 'weft bench traffic --plan'"},
     {NULL, NULL},
 };
 
@@ -72,15 +72,16 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_bench_kv = {
     .name = "bench kv",
-    .summary = "work out the blocks of a KV cache and which worker sends them",
+    .summary = "compute the blocks of a KV cache, and which worker sends them",
     .description =
         "A request's keys and values (its KV cache) are computed by prefill workers and then sent to decode workers, "
-        "which are divided by tensor and by pipeline parallelism, each side in its own way. From the model's "
-        "dimensions and these numbers the command works out how many bytes a token takes, how large a block of the "
-        "cache is on a worker, how many there are, and which prefill worker sends how many blocks to which decode "
-        "worker. It moves nothing: 'weft bench traffic' does, with the same options or with --plan.\n"
+        "each side of which has its own tensor and pipeline parallelism. From these numbers and the model's dimensions "
+        "the command computes how many bytes a token takes, how large a block of the cache is on a worker, how many "
+        "blocks there are, and which prefill worker sends how many blocks to which decode worker. It transfers "
+        "nothing: 'weft bench traffic' does, with the same options or with --plan.\n"
         "A latent cache (deepseek-r1) is the same on all workers of a tensor parallel group, so any of them can send "
-        "it: they take turns. The last page of a request is sent whole. Layers with a sliding window (every second "
+        "it: they send it in turn. The last page of a request is sent whole. Layers with a sliding window (every "
+        "second "
         "one of gpt-oss) keep the tokens of their window.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -23,16 +23,16 @@ struct cli_kv {
    .help = "config.json of another model, as Hugging Face has it"},                                                    \
   {.name = "tp", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS, .preset = "1",               \
    CLI_KV_FIELD(target, kv_member, settings.tp), .help = "tensor parallelism of the prefill workers, which divides "   \
-   "KV heads; if there are more workers than heads, several have the same head"},                                      \
+   "the KV heads; if there are more workers than heads, several workers hold the same head"},                          \
   {.name = "pp", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS, .preset = "1",               \
    CLI_KV_FIELD(target, kv_member, settings.pp), .help = "pipeline parallelism of the prefill workers, which divides " \
    "layers"},                                                                                                          \
   {.name = "decode-tp", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS,                       \
-   .preset_note = "that of --tp", CLI_KV_FIELD(target, kv_member, settings.decode_tp), .help = "likewise of the decode"\
-   " workers"},                                                                                                        \
+   .preset_note = "that of --tp", CLI_KV_FIELD(target, kv_member, settings.decode_tp), .help = "the same for the "     \
+   "decode workers"},                                                                                                  \
   {.name = "decode-pp", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS,                       \
-   .preset_note = "that of --pp", CLI_KV_FIELD(target, kv_member, settings.decode_pp), .help = "likewise of the decode"\
-   " workers"},                                                                                                        \
+   .preset_note = "that of --pp", CLI_KV_FIELD(target, kv_member, settings.decode_pp), .help = "the same for the "     \
+   "decode workers"},                                                                                                  \
   {.name = "page-size", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = KV_MAX_PAGE, .unit = "tokens",           \
    .preset = "16", CLI_KV_FIELD(target, kv_member, settings.page_size), .help = "tokens of a block of the cache"},     \
   {.name = "tokens", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = KV_MAX_TOKENS, .unit = "tokens",            \
@@ -40,12 +40,12 @@ struct cli_kv {
   {.name = "requests", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = KV_MAX_REQUESTS, .preset = "1",           \
    CLI_KV_FIELD(target, kv_member, settings.requests), .help = "requests whose caches are sent together"},             \
   {.name = "access", .type = OPTION_ENUM, .metavar = "KIND", .choices = kv_access_names, .preset = "block",            \
-   CLI_KV_FIELD(target, kv_member, settings.access), .help = "block: a piece has the page of all layers of a stage; "  \
-   "layer: of one layer"},                                                                                             \
+   CLI_KV_FIELD(target, kv_member, settings.access), .help = "block: a piece holds the page of all layers of a stage; "\
+   "layer: a piece holds the page of one layer"},                                                                      \
   {.name = "dtype", .type = OPTION_ENUM, .metavar = "TYPE", .choices = kv_dtype_names, .preset = "bf16",               \
    CLI_KV_FIELD(target, kv_member, settings.dtype), .help = "numbers of the cache"},                                   \
   {.name = "whole-window", .type = OPTION_FLAG, CLI_KV_FIELD(target, kv_member, settings.whole_window),                \
-   .help = "layers with a sliding window keep all tokens, and not those of the window alone"}
+   .help = "layers with a sliding window keep all tokens, not only those of the window"}
 // clang-format on
 
 // Makes the plan that the options describe. INVALID: no model is given, or two are; other errors as of kv_plan_make().

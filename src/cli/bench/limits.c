@@ -31,7 +31,7 @@ static const struct cli_option rows[] = {
      .metavar = "DIR",
      .preset_note = "no disk is measured",
      FIELD(path),
-     .help = "a folder on the disk to measure, in a file of at most 256 MiB without a name"},
+     .help = "a folder on the disk to measure, by an unnamed temporary file of at most 256 MiB"},
     {.name = "seconds",
      .type = OPTION_UINT,
      .metavar = "N",
@@ -40,10 +40,11 @@ static const struct cli_option rows[] = {
      .unit = "s",
      .preset = "10",
      FIELD(seconds),
-     .help = "about how long the copies of host memory are measured; more is more exact on a busy host"},
-    {.name = "show", .type = OPTION_FLAG, FIELD(show), .help = "measure nothing: print what is known"},
-    {.name = "forget", .type = OPTION_FLAG, FIELD(forget), .help = "remove what is kept, and end"},
-    {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON, as every benchmark does"},
+     .help =
+         "about how long copies of host memory are measured; on a busy host a longer time gives more exact figures"},
+    {.name = "show", .type = OPTION_FLAG, FIELD(show), .help = "measure nothing; print what is known"},
+    {.name = "forget", .type = OPTION_FLAG, FIELD(forget), .help = "remove the kept results, and exit"},
+    {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON, in the form of every benchmark"},
     {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(quiet), .help = "show no progress"},
     {.name = "color",
      .type = OPTION_ENUM,
@@ -57,7 +58,7 @@ static const struct cli_option rows[] = {
 static const struct cli_example examples[] = {
     {"weft bench limits", "measures this host, once; later benchmarks compare with it"},
     {"weft bench limits --path /mnt/nvme", "and the disk of that folder"},
-    {"weft bench limits --show", "what is known, and how"},
+    {"weft bench limits --show", "which bounds are known, and how each was found"},
     {NULL, NULL},
 };
 
@@ -173,7 +174,7 @@ static int forget(const struct limits *limits) {
   }
   if (errno != ENOENT)
     return fail_errno(errno, "cannot remove %s", limits->path);
-  printf("nothing was kept: %s is not there\n", limits->path);
+  printf("no results are kept: there is no %s\n", limits->path);
   return 0;
 }
 
@@ -193,7 +194,7 @@ static int measure(struct limits *limits, const struct options *options, char *m
   if (rc != 0)
     return rc;
   if (limits_keep(limits) != 0)
-    fprintf(stderr, "weft bench limits: warning: what was measured is not kept: %s\n", weft_last_error());
+    fprintf(stderr, "weft bench limits: warning: the results cannot be kept: %s\n", weft_last_error());
   return 0;
 }
 
@@ -233,16 +234,16 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_bench_limits = {
     .name = "bench limits",
-    .summary = "measure what bounds transfers on this host, and keep it",
-    .description =
-        "Every benchmark of weft says how near its figures are to what the hardware allows, and refuses a figure that "
-        "is above that. This measures it, once for a host: copies of host memory by one processor and several, within "
-        "each cache and beyond them; TCP within the host; a disk, past the page cache; copies within, between and to "
-        "GPUs. What cannot be measured by one host alone, as the links of NICs, is taken from the hardware's own "
-        "description, and so is everything on a host where this was never run.\n"
-        "The result is kept in XDG_CACHE_HOME/weft (or ~/.cache/weft), in a file of this host. It is not used on "
-        "another host, or when the hardware has changed. Run it while the host is idle: what is too low makes honest "
-        "figures look impossible.",
+    .summary = "measure the limits of transfers on this host, and keep them",
+    .description = "Every benchmark of weft compares its figures with what the hardware allows, and refuses a figure "
+                   "that is above this bound. This command measures the bounds, once for a host: copies of host memory "
+                   "by one processor and by several, within each cache and beyond the caches; TCP within the host; a "
+                   "disk, without the page cache; copies within a GPU, between GPUs, and between host and GPU. One "
+                   "host alone cannot measure some bounds, such as those of NIC links: these come from the hardware's "
+                   "own description. On a host where this command never ran, all bounds come from there.\n"
+                   "The result is kept in XDG_CACHE_HOME/weft (or ~/.cache/weft), in a file for this host. It is not "
+                   "used on another host, or after the hardware has changed. Run the command while the host is idle: a "
+                   "bound that is too low makes correct figures look impossible.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

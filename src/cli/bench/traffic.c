@@ -28,41 +28,43 @@ static const struct cli_option rows[] = {
   {.section = "Patterns", .name = "patterns", .operand = true, .type = OPTION_PATH, .metavar = "FILE", FIELD(patterns),
    .help = "YAML with a list traffic_patterns; each has a matrix_file"},
   {.name = "matrix", .type = OPTION_PATH, .metavar = "FILE", FIELD(matrix),
-   .help = "one pattern instead: rows of sizes (K, M, G), row = sender, column = receiver"},
+   .help = "a file with one pattern instead: a matrix of sizes (K, M, G), row = sender, column = receiver"},
   {.name = "plan", .type = OPTION_PATH, .metavar = "FILE", FIELD(plan),
    .help = "the plan of a KV cache instead, from 'weft bench kv --json'"},
   {.name = "op", .type = OPTION_ENUM, .metavar = "OP", .choices = op_names, .preset = "write", FIELD(op),
-   .help = "of --matrix, --plan and --model: write: senders start the transfers; read: receivers do"},
+   .help = "for --matrix, --plan and --model: write: senders start the transfers; read: receivers start them"},
   {.name = "shards", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_SHARDS, .preset = "1",
-   FIELD(shards), .help = "of --matrix: pieces that a pair's bytes are in, which do not stand side by side"},
+   FIELD(shards), .help = "for --matrix: number of separate pieces into which the bytes of a pair are divided"},
   CLI_KV_ROWS(struct options, kv),
 
   {.section = "Workers", .name = "workers", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS,
    .preset_note = "as many as the largest matrix has rows", FIELD(workers),
-   .help = "workers of all hosts together; a matrix for more of them is wrong"},
+   .help = "workers of all hosts together; a matrix for more workers is an error"},
   {.name = "local", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = TRAFFIC_MAX_RANKS,
    .preset_note = "all; with --store or --rank-server 1", FIELD(local),
-   .help = "workers that this command starts on this host; the others are started elsewhere by the same command"},
+   .help = "workers that this command starts on this host; the same command starts the others on other hosts"},
   {.name = "memory", .type = OPTION_ENUM, .metavar = "KIND", .choices = traffic_memory_names, .preset = "host",
-   FIELD(config.memory), .help = "of patterns without mem_type. cuda: the workers of a host take its GPUs in turn"},
-  {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that can",
+   FIELD(config.memory), .help = "memory of patterns without mem_type. cuda: the workers of a host use its GPUs in "
+   "turn"},
+  {.name = "transport", .type = OPTION_STRING, .metavar = "NAME", .preset_note = "the cheapest that works",
    .variable = "WEFT_TRANSPORTS", FIELD(config.transport), .help = "shm, cuda, ucx or ofi, or several with commas"},
 
   {.section = "Measurements", .name = "iterations", .letter = 'n', .type = OPTION_UINT, .metavar = "N", .min = 1,
-   .max = 10000000, .preset = "100", FIELD(config.iterations), .help = "times that the whole sequence runs"},
+   .max = 10000000, .preset = "100", FIELD(config.iterations), .help = "how often the whole sequence runs"},
   {.name = "warmup", .type = OPTION_UINT, .metavar = "N", .max = 1000000, .preset = "10", FIELD(config.warmup),
-   .help = "untimed runs of each pattern before all else"},
+   .help = "untimed runs of each pattern, before everything else"},
   {.name = "alone", .type = OPTION_UINT, .metavar = "N", .max = 10000000, .preset = "100", FIELD(config.alone),
    .help = "timed runs of each pattern by itself, without gaps, for comparison"},
   {.name = "isolate-pairs", .type = OPTION_FLAG, FIELD(config.isolate_pairs),
    .help = "run each pair of each pattern by itself, too"},
   {.name = "check", .type = OPTION_FLAG, FIELD(config.check),
-   .help = "check every byte after each run; each depends on the run, the pattern, the pair and its place"},
+   .help = "check every byte after each run; its value depends on the run, the pattern, the pair and its place"},
   {.name = "seed", .type = OPTION_UINT, .metavar = "N", .max = INT64_MAX, .preset = "0", FIELD(config.seed),
    .help = "of these bytes"},
   {.name = "show-workers", .type = OPTION_FLAG, FIELD(config.show_workers),
-   .help = "a row for each worker of a pattern, too; JSON has them anyway"},
-  {.name = "show-pairs", .type = OPTION_FLAG, FIELD(config.show_pairs), .help = "a row for each pair, too; likewise"},
+   .help = "also print a row for each worker of a pattern; JSON always has these rows"},
+  {.name = "show-pairs", .type = OPTION_FLAG, FIELD(config.show_pairs), .help = "also print a row for each pair; JSON "
+   "always has these rows"},
 
   BENCH_OPTION_ROWS_STORE(struct options, bench),
   BENCH_OPTION_ROWS_OUTPUT(struct options, bench),
@@ -168,15 +170,13 @@ const struct cli_command cli_bench_traffic = {
     .description =
         "A pattern is a square matrix: row i, column j is how many bytes worker i sends to worker j. Several make a "
         "sequence, with gaps before and after each. Each pattern is measured by itself, and then in the sequence, "
-        "where "
-        "only workers that take part in a pattern wait for each other, so that patterns of different workers may "
-        "overlap. "
-        "Its latency is the time from the common start to the last byte of the slowest worker; gaps are no part of it "
-        "and have figures of their own.\n"
+        "where only the workers of a pattern wait for each other, so that patterns of different workers may overlap. "
+        "Its latency is the time from the common start to the last byte of the slowest worker; it does not include the "
+        "gaps, which have figures of their own.\n"
         "With --model, --model-config or --plan the pattern is a KV cache that goes from prefill to decode workers, in "
-        "the blocks that 'weft bench kv' works out.\n"
-        "Exit status 1 means a figure that is not to be believed, 2 wrong input, 4 wrong data, 5 that a worker was "
-        "lost, 124 that a deadline passed, 130 Ctrl-C, after which what was measured is written.",
+        "the blocks that 'weft bench kv' computes.\n"
+        "Exit status 1 means that a figure cannot be true, 2 wrong input, 4 wrong data, 5 that a worker was lost, 124 "
+        "that a deadline passed, 130 Ctrl-C, after which the measured figures are still written.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -139,20 +139,21 @@ static int run_as_nixlbench(const struct cli_call *call) {
 }
 
 static const struct cli_example examples[] = {
-    {"weft bench transfer --backend SHM --check_consistency", "two processes of this host, by shared memory, checked"},
+    {"weft bench transfer --backend SHM --check_consistency",
+     "two processes of this host, by shared memory; every byte is checked"},
     {"weft bench transfer --backend SHM,UCX --repeat 5 --json runs.json",
      "two transports by turns, for 'weft compare'"},
     {"weft bench transfer --backend UCX --num_initiator_dev 4 --num_target_dev 4 --local_workers 4 --listen 10.0.0.1",
-     "on one host: four initiators, which wait for four targets; it prints the command for the other host"},
+     "on one host: four initiators, which wait for four targets; prints the command for the other host"},
     {"weft bench transfer --backend POSIX --filepath /mnt/nvme --op_type READ --pipeline_depth 16",
-     "reads of files, past the page cache"},
+     "reads of files, without the page cache"},
     {NULL, NULL},
 };
 
 static const struct cli_example nixlbench_examples[] = {
     {"weft bench nixlbench -etcd_endpoints http://10.0.0.1:2379 -backend UCX -initiator_seg_type VRAM "
      "-target_seg_type VRAM",
-     "on each of two hosts: a launch line of nixlbench as it is"},
+     "on each of two hosts: a command line of nixlbench, unchanged"},
     {NULL, NULL},
 };
 
@@ -164,12 +165,10 @@ const struct cli_command cli_bench_transfer = {
         "workers that meet on a store, or between memory and storage. Options and defaults are those of nixlbench; a "
         "name may have one dash or two, and '_' for '-'. Without a store all workers are processes of this host; with "
         "--store, --etcd_endpoints or --rank_server the same line is started once for each worker.\n"
-        "Standard output has the settings and the ten columns that scripts for nixlbench read, then a table of our "
-        "own: "
-        "percentiles of each request's latency, the bandwidth of the time in which all initiators moved, its bound, "
-        "and "
-        "which worker was slowest. --json writes all of it, for 'weft compare'.\n"
-        "Exit status 1 means that a figure is not to be believed (the table says why), 2 that the options were wrong "
+        "Standard output has the settings and the ten columns that scripts for nixlbench read, then a table of Weft: "
+        "percentiles of the latency of a request, the bandwidth over the time in which all initiators were active, its "
+        "bound, and the slowest worker. --json writes all of these, for 'weft compare'.\n"
+        "Exit status 1 means that a figure cannot be true (the table says why), 2 that the options were wrong "
         "or "
         "differ among workers, 4 wrong data, 5 that a worker was lost, 124 that a deadline passed, 130 Ctrl-C.",
     .options = {.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .one_dash = true},
@@ -179,10 +178,10 @@ const struct cli_command cli_bench_transfer = {
 
 const struct cli_command cli_bench_nixlbench = {
     .name = "bench nixlbench",
-    .summary = "the same for launch lines of nixlbench as they are",
+    .summary = "the same, for unchanged command lines of nixlbench",
     .description =
-        "Does what 'weft bench transfer' does, with the same options. Where neither a store nor another way to meet is "
-        "given, its workers meet on the etcd of this host, http://localhost:2379, as those of nixlbench do.",
+        "Does what 'weft bench transfer' does, with the same options. If neither a store nor another way to meet is "
+        "given, the workers meet on the etcd of this host, http://localhost:2379, as with nixlbench.",
     .options = {.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .one_dash = true},
     .examples = nixlbench_examples,
     .run = run_as_nixlbench,

@@ -37,42 +37,46 @@
 // clang-format off
 const struct cli_option cli_bench_transfer_rows[] = {
   {.section = "What is measured", .name = "config-file", .type = OPTION_PATH, .metavar = "FILE", FIELD(config_file),
-   .help = "TOML file with any of these options at its top; the command line wins"},
+   .help = "TOML file that sets any of these options at its top level; the command line overrides it"},
   {.name = "backend", .type = OPTION_STRING, .metavar = "NAMES", .preset = "UCX", FIELD(backend),
    .help = "what carries the bytes: UCX, LIBFABRIC, SHM, CUDA, or AUTO (the cheapest); POSIX, GDS or GDS_MT for files; "
-   "OBJ for objects of S3. Several with commas between them are measured by turns"},
+   "OBJ for objects of S3. Several, separated by commas, are measured in turn"},
   CHOICE("op-type", op_type, transfer_op_names, "OP", "WRITE", "direction of the transfers"),
-  CHOICE("scheme", scheme, transfer_scheme_names, "SCHEME", "pairwise", "which workers exchange data: initiator i with "
-         "target i; all initiators with one target; one initiator with all targets; or tp, where each worker of the "
-         "smaller side exchanges data with an equal share of the larger side"),
-  CHOICE("mode", mode, transfer_mode_names, "MODE", "SG", "SG: a worker for each device; MG: two workers, which have "
-         "all devices"),
-  NUMBER("num-initiator-dev", num_initiator_dev, 1, 64, "1", "initiators: workers with SG, devices of one with MG"),
+  CHOICE("scheme", scheme, transfer_scheme_names, "SCHEME", "pairwise", "which workers exchange data: initiator i and "
+   "target i; all initiators and one target; one initiator and all targets; or tp, where each worker of the smaller "
+   "side serves an equal share of the larger side"),
+  CHOICE("mode", mode, transfer_mode_names, "MODE", "SG", "SG: one worker for each device; MG: two workers, each with "
+   "all its devices"),
+  NUMBER("num-initiator-dev", num_initiator_dev, 1, 64, "1", "initiators: workers with SG, devices of one worker with "
+   "MG"),
   NUMBER("num-target-dev", num_target_dev, 1, 64, "1", "likewise targets"),
-  CHOICE("initiator-seg-type", initiator_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of initiators: the "
-         "host's or a GPU's. Workers of a host take one GPU after the other"),
+  CHOICE("initiator-seg-type", initiator_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of initiators: of "
+   "the host or of a GPU. The workers of a host use its GPUs in turn"),
   CHOICE("target-seg-type", target_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of targets"),
   {.name = "start-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .max = MOST_BYTES, .preset = "4096",
-   .unit = "bytes", FIELD(start_block_size), .help = "smallest block; the next ones are twice as large"},
+   .unit = "bytes", FIELD(start_block_size), .help = "smallest block; each further size is twice the one before"},
   {.name = "max-block-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .max = MOST_BYTES,
    .preset = "67108864", .unit = "bytes", FIELD(max_block_size), .help = "largest block"},
-  NUMBER("start-batch-size", start_batch_size, 1, 1 << 20, "1", "fewest blocks of a request; then twice as many"),
+  NUMBER("start-batch-size", start_batch_size, 1, 1 << 20, "1", "fewest blocks of a request; each further number is "
+   "twice the one before"),
   NUMBER("max-batch-size", max_batch_size, 1, 1 << 20, "1", "most blocks of a request"),
   {.name = "total-buffer-size", .type = OPTION_UINT, .metavar = "BYTES", .min = 1, .max = MOST_BYTES,
    .preset = "8589934592", .unit = "bytes", FIELD(total_buffer_size),
-   .help = "most memory of a device, and the range of random places in files; what is not used is not taken"},
+   .help = "most memory of a device, and the range of random places in files; memory that is not needed is not "
+   "allocated"},
   NUMBER("num-iter", num_iter, 1, 10000000, "1000", "timed requests of all threads together; rounded up to a multiple "
          "of num_threads x large_blk_iter_ftr"),
-  NUMBER("warmup-iter", warmup_iter, 0, 10000000, "100", "untimed requests before them; rounded likewise"),
-  NUMBER("large-blk-iter-ftr", large_blk_iter_ftr, 1, 1000000, "16", "blocks beyond 1 MiB have so many times fewer "
-         "requests"),
+  NUMBER("warmup-iter", warmup_iter, 0, 10000000, "100", "untimed requests before them; rounded in the same way"),
+  NUMBER("large-blk-iter-ftr", large_blk_iter_ftr, 1, 1000000, "16", "for blocks above 1 MiB the number of requests "
+   "is divided by this"),
   NUMBER("num-threads", num_threads, 1, 64, "1", "threads of an initiator that post requests"),
-  NUMBER("pipeline-depth", pipeline_depth, 1, 1024, "1", "requests under way at once in each thread"),
-  FLAG("recreate-xfer", recreate_xfer, "make each request anew, in the timed loop"),
-  FLAG("reregister-mem", reregister_mem, "register the initiator's memory anew before each request, in the timed loop"),
-  FLAG("prepared-xfer", prepared_xfer, "prepare lists of descriptors once: making a request is the rest"),
-  FLAG("check-consistency", check_consistency, "check every byte, which depends on its place and its iteration, at the "
-       "side that holds it"),
+  NUMBER("pipeline-depth", pipeline_depth, 1, 1024, "1", "requests in flight at once in each thread"),
+  FLAG("recreate-xfer", recreate_xfer, "make a new request each time, in the timed loop"),
+  FLAG("reregister-mem", reregister_mem, "register the initiator's memory again before each request, in the timed "
+   "loop"),
+  FLAG("prepared-xfer", prepared_xfer, "prepare lists of descriptors once, and make each request from them"),
+  FLAG("check-consistency", check_consistency, "check every byte where it arrived; its value depends on its place and "
+   "its iteration"),
 
   {.section = "Memory and threads", .name = "use-hugepages", .type = OPTION_FLAG, .preset = "false",
    FIELD(use_hugepages), .help = "huge pages for host memory"},
@@ -80,19 +84,21 @@ const struct cli_option cli_bench_transfer_rows[] = {
   FLAG("enable-pt", enable_pt, "a progress thread: Weft's agents have one in any case"),
   NUMBER("progress-threads", progress_threads, 0, 64, "0", "accepted: an agent has one progress thread"),
   CHOICE("worker-type", worker_type, transfer_worker_names, "TYPE", "nixl", "accepted: nixl means Weft's own agents"),
-  FLAG("use-device-api", use_device_api, "transfers that kernels begin: refused"),
+  FLAG("use-device-api", use_device_api, "transfers that kernels start: refused"),
   {.name = "device-list", .type = OPTION_STRING, .metavar = "NICS", .preset = "all", FIELD(device_list),
    .help = "NICs to use, with commas between them"},
-  TEXT("transport", transport, "NAME", "exactly this transport of Weft ('weft info' lists them), in the place of the "
-       "back end's own"),
+  TEXT("transport", transport, "NAME", "use exactly this transport of Weft ('weft info' lists them) instead of those "
+   "of the back end"),
 
   {.section = "Files", .name = "filepath", .type = OPTION_PATH, .metavar = "FOLDER",
-   .preset_note = "the working folder", FIELD(filepath), .help = "where files are made, which are removed in the end"},
-  TEXT("filenames", filenames, "NAMES", "files to use instead, with commas between them; they stay, and what is in "
-       "them is overwritten"),
-  NUMBER("num-files", num_files, 1, TRANSFER_MAX_FILES, "1", "files among which the blocks go round"),
-  FLAG("storage-enable-direct", storage_enable_direct, "refuse a file system without O_DIRECT; Weft goes past the page "
-       "cache in any case where whole pages are moved and the file system allows it"),
+   .preset_note = "the working folder", FIELD(filepath), .help = "folder in which files are made, which are removed "
+   "at the end"},
+  TEXT("filenames", filenames, "NAMES", "existing files to use instead, separated by commas; their contents are "
+   "overwritten, and they are not removed"),
+  NUMBER("num-files", num_files, 1, TRANSFER_MAX_FILES, "1", "number of files over which the blocks are spread in "
+   "turn"),
+  FLAG("storage-enable-direct", storage_enable_direct, "refuse a file system without O_DIRECT; Weft bypasses the page "
+   "cache in any case if whole pages are moved and the file system allows it"),
   CHOICE("randomize-location-mode", randomize_location_mode, transfer_location_names, "MODE", "none", "places in "
          "files: one after the other, or random ones"),
   {.name = "randomize-location-mode-seed", .type = OPTION_UINT, .metavar = "N", .preset = "0",
@@ -106,26 +112,26 @@ const struct cli_option cli_bench_transfer_rows[] = {
   NUMBER("gds-mt-num-threads", gds_mt_num_threads, 1, 64, "1", "accepted: Weft chooses it"),
 
   {.section = "Objects", .name = "obj-bucket-name", .type = OPTION_STRING, .metavar = "NAME", FIELD(obj_bucket_name),
-   .help = "bucket, which has to be there; the objects in it are overwritten and stay"},
+   .help = "bucket, which has to exist; its objects are overwritten, and are not removed"},
   {.name = "obj-access-key", .type = OPTION_STRING, .metavar = "KEY", .secret = true, FIELD(obj_access_key),
    .preset_note = "AWS_ACCESS_KEY_ID", .help = "access key"},
   {.name = "obj-secret-key", .type = OPTION_STRING, .metavar = "KEY", .secret = true, FIELD(obj_secret_key),
    .preset_note = "AWS_SECRET_ACCESS_KEY", .help = "secret key"},
   {.name = "obj-session-token", .type = OPTION_STRING, .metavar = "TOKEN", .secret = true, FIELD(obj_session_token),
    .preset_note = "AWS_SESSION_TOKEN", .help = "session token"},
-  CHOICE("obj-scheme", obj_scheme, transfer_obj_scheme_names, "SCHEME", "http", "of an endpoint that names none"),
+  CHOICE("obj-scheme", obj_scheme, transfer_obj_scheme_names, "SCHEME", "http", "for an endpoint that names none"),
   {.name = "obj-region", .type = OPTION_STRING, .metavar = "REGION", .preset = "eu-central-1", FIELD(obj_region),
    .help = "region of the server"},
-  FLAG("obj-use-virtual-addressing", obj_use_virtual_addressing, "the bucket in the host's name: as without an "
-       "endpoint"),
+  FLAG("obj-use-virtual-addressing", obj_use_virtual_addressing, "name the bucket in the host name, as without an "
+   "endpoint"),
   {.name = "obj-endpoint-override", .type = OPTION_STRING, .metavar = "URL", .preset_note = "AWS_ENDPOINT_URL, else "
    "Amazon's", FIELD(obj_endpoint_override), .help = "server, HOST:PORT or its URL"},
-  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: each request "
-         "is signed over its bytes"),
+  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: the signature "
+   "of each request covers its bytes"),
   {.name = "obj-ca-bundle", .type = OPTION_PATH, .metavar = "FILE", FIELD(obj_ca_bundle),
-   .preset_note = "those of the system", .help = "certificates that the server's is signed by"},
+   .preset_note = "those of the system", .help = "certificates of the CA that signed the server's certificate"},
   {.name = "obj-crt-min-limit", .type = OPTION_UINT, .metavar = "BYTES", .preset = "0", FIELD(obj_crt_min_limit),
-   .help = "accepted: Weft has one client for all sizes"},
+   .help = "accepted: Weft uses one client for all sizes"},
   FLAG("obj-accelerated-enable", obj_accelerated_enable, "refused: there is no such client"),
   VENDOR("obj-accelerated-type", obj_accelerated_type),
 
@@ -147,10 +153,10 @@ const struct cli_option cli_bench_transfer_rows[] = {
   FLAG("gusli-try-use-uring", gusli_try_use_uring, "of a back end that Weft does not have: refused"),
 
   {.section = "Workers", .name = "local-workers", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 128,
-   .preset_note = "all, where no store is named; else 1", FIELD(local_workers),
+   .preset_note = "all workers if no store is named, else 1", FIELD(local_workers),
    .help = "workers that this command starts on this host"},
-  CHOICE("runtime-type", runtime_type, transfer_runtime_names, "TYPE", "ETCD", "how workers find each other: on a "
-         "store; or ASIO: the one that can listen at --asio_address has the store, and is rank 0"),
+  CHOICE("runtime-type", runtime_type, transfer_runtime_names, "TYPE", "ETCD", "how workers find each other: ETCD: on "
+   "a store; ASIO: the worker that can listen at --asio_address has the store, and is rank 0"),
   {.name = "asio-address", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", FIELD(asio_address),
    .help = "numeric address of rank 0's host"},
   {.name = "asio-port", .type = OPTION_UINT, .metavar = "PORT", .min = 1, .max = 65535, .preset = "12345",

@@ -14,12 +14,12 @@ enum { COLUMN = 30, NOTE_SIZE = 512 };
 const struct cli_help_status cli_help_statuses[] = {
     {0, "passed, or done"},
     {1, "failed"},
-    {2, "wrong usage: an option, an argument or a plan"},
-    {3, "the environment does not allow it: a port in use, a store that does not answer, a directory not writable"},
-    {4, "wrong data: a number was not what it should be"},
+    {2, "wrong usage: an option, an argument or a plan is wrong"},
+    {3, "the environment does not allow it: a port is in use, a store does not answer, or a directory is not writable"},
+    {4, "wrong data: a number differs from what it should be"},
     {5, "a peer was lost unexpectedly"},
     {124, "a deadline passed"},
-    {128, "plus n: signal n asked it to stop, as 130 after Ctrl-C"},
+    {128, "plus n: signal n stopped the command, such as 130 after Ctrl-C"},
     {0, NULL},
 };
 

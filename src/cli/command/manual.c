@@ -84,11 +84,9 @@ void cli_help_write_manual(FILE *out, const struct cli_command *const *list) {
   for (size_t i = 0; list[i]; i++)
     if (!list[i]->hidden)
       write_command(out, list[i]);
-  fputs(
-      ".SH ENVIRONMENT\nEvery command names the variables that begin with WEFT_ and are unknown, and those that have a "
-      "wrong value; it fails where it would use that value.\nThere are the variables that are named with the options "
-      "above, and:\n",
-      out);
+  fputs(".SH ENVIRONMENT\nEvery command names the variables that begin with WEFT_ and have no meaning, and those with "
+        "a wrong value; it fails if it needs that value.\nThe variables are those that the options above name, and:\n",
+        out);
   for (const struct cli_variable *variable = cli_variables; variable->name; variable++) {
     fprintf(out, ".TP\n.B %s\n", variable->name);
     write_plain(out, variable->help);
@@ -140,5 +138,5 @@ void cli_help_write_command_manual(FILE *out, const struct cli_command *command)
   write_statuses(out);
   fputs(".SH EXAMPLES\n", out);
   write_examples(out, command);
-  fputs(".SH SEE ALSO\n.BR weft (1),\nwhich has the variables of the environment, too.\n", out);
+  fputs(".SH SEE ALSO\n.BR weft (1),\nwhich also lists the environment variables.\n", out);
 }

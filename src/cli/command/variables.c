@@ -127,7 +127,7 @@ static void warn_unknown(const struct cli_command *const *commands) {
     if (name && !cli_variables_known(commands, name)) {
       const char *nearest = cli_variables_nearest(commands, name);
       printable_line(name);
-      fprintf(stderr, "weft: %s is set but means nothing%s%s%s\n", name, nearest ? "; did you mean " : "",
+      fprintf(stderr, "weft: %s is set but has no meaning%s%s%s\n", name, nearest ? "; did you mean " : "",
               nearest ? nearest : "", nearest ? "?" : "");
     }
     free(name);

@@ -37,37 +37,38 @@ static const char *const pairings[] = {
 static const struct cli_option rows[] = {
   {.name = "runs", .operand = true, .type = OPTION_WORDS, .metavar = "RUN", FIELD(runs),
    .help = "FILE, a run's directory, or - for standard input; FILE,FILE are repeats of one run, and LABEL=FILE,FILE "
-           "names it; the first run is what the others are compared with"},
+   "gives the run a name; the other runs are compared with the first one"},
   {.name = "repeats", .type = OPTION_WORDS, .metavar = "LABEL=FILE,FILE", FIELD(repeats),
    .help = "more repeats of a run, or one more run; may be given several times"},
   {.name = "baseline", .type = OPTION_PATH, .metavar = "FILE", FIELD(baseline),
-   .help = "the first run: what --save-baseline wrote, or any other result"},
+   .help = "file of the first run: one that --save-baseline wrote, or any other result"},
   {.name = "save-baseline", .type = OPTION_PATH, .metavar = "FILE", FIELD(save_baseline),
-   .help = "write the last run as a small file for a repository: no samples, but how they varied"},
+   .help = "write the last run as a small file for a repository: without the samples, but with how much they varied"},
   {.name = "limit", .type = OPTION_STRING, .metavar = "PERCENT", FIELD(limit), .preset_note = "no limit",
-   .help = "exit status 1 where a change that is more than noise is for the worse by more", .section = "Judging"},
+   .help = "exit with status 1 if a figure is worse by more than this, and the change is more than noise", .section =
+   "Judging"},
   {.name = "floor", .type = OPTION_STRING, .metavar = "PERCENT", FIELD(floor), .preset = "1",
-   .help = "smaller changes count as the same, however sure they are"},
+   .help = "smaller changes count as no change, even if they are significant"},
   {.name = "paired", .type = OPTION_ENUM, .metavar = "WHEN", .choices = pairings, .preset = "auto", FIELD(paired),
-   .help = "compare repeats pair by pair; auto: where they began in turns, A B A B"},
+   .help = "compare repeats pair by pair; auto: if the runs took turns, A B A B"},
   {.name = "resamples", .type = OPTION_UINT, .metavar = "N", .min = 200, .max = 1000000, .preset = "1000",
    FIELD(resamples), .help = "draws of the bootstrap for each figure"},
   {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(seed),
-   .help = "of the draws: the same seed gives the same intervals"},
+   .help = "seed of the draws: the same seed gives the same intervals"},
   {.name = "figure", .type = OPTION_WORDS, .metavar = "NAME", FIELD(figures),
    .help = "compare this figure only, such as latency, bandwidth or latency_p99; may be given several times",
    .section = "Choosing"},
   {.name = "percentiles", .type = OPTION_FLAG, FIELD(percentiles),
    .help = "compare percentiles too"},
   {.name = "only", .type = OPTION_WORDS, .metavar = "KEY=VALUE", FIELD(only),
-   .help = "compare rows with this only, such as op=WRITE; may be given several times"},
+   .help = "compare only rows with this value, such as op=WRITE; may be given several times"},
   {.name = "ignore", .type = OPTION_WORDS, .metavar = "KEY", FIELD(ignore),
-   .help = "rows that differ in this are the same, such as transport; may be given several times"},
+   .help = "treat rows as the same that differ only in this key, such as transport; may be given several times"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON", .section = "Output"},
   {.name = "csv", .type = OPTION_FLAG, FIELD(csv), .help = "print one CSV record for each figure"},
   {.name = "markdown", .type = OPTION_FLAG, FIELD(markdown), .help = "print a table for a pull request"},
   {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(html),
-   .help = "write a page with pictures to this file too, which opens in a browser without a network"},
+   .help = "also write a page with pictures to this file; it opens in a browser without a network"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the table"},
 };
@@ -76,11 +77,12 @@ static const struct cli_option rows[] = {
 static const struct cli_example examples[] = {
     {"weft compare before.json after.json", "what changed"},
     {"weft compare A=a1.json,a2.json,a3.json B=b1.json,b2.json,b3.json",
-     "three repeats of each, so that it is known how runs differ"},
+     "three repeats of each, which show how much runs differ"},
     {"weft compare --baseline base.json new.json --limit 5",
-     "for CI: status 1 where something is worse by more than 5 %"},
-    {"weft compare new.json --save-baseline base.json", "the baseline that this needs"},
-    {"weft compare nixlbench.txt bench.json --only op=WRITE --figure bandwidth", "what another benchmark printed"},
+     "for CI: exit status 1 if a figure is worse by more than 5 %"},
+    {"weft compare new.json --save-baseline base.json", "make the baseline for the command above"},
+    {"weft compare nixlbench.txt bench.json --only op=WRITE --figure bandwidth",
+     "read the output of another benchmark"},
     {NULL, NULL},
 };
 
@@ -94,7 +96,7 @@ static int read_runs(const struct options *options, struct operands *operands) {
   size_t least = options->save_baseline ? 1 : 2;
   if (!err && operands->count < least)
     err = fail(WEFT_ERR_INVALID, "%s: want two or more: weft compare BEFORE AFTER, or --baseline FILE AFTER",
-               operands->count ? "one run has nothing to be compared with" : "no run is given");
+               operands->count ? "there is only one run, and no other to compare it with" : "no run is given");
   for (uint32_t i = 0; !err && i < options->only.count; i++) {
     char key[COMPARE_NAME];
     const char *value;
@@ -216,10 +218,10 @@ const struct cli_command cli_compare = {
     .summary = "what changed between runs, and whether it is more than noise",
     .description =
         "Reads two or more runs and compares each figure of each row with the first run's: the change, its confidence "
-        "interval, and whether that is more than noise. A run is what weft bench, elastic or p2p (--json, --csv) "
-        "wrote, a baseline, or the text that nixlbench, nccl-tests, perftest, or the tests of DeepEP and NIXL EP "
-        "print; which of these is seen from the content.\n"
-        "Exit status 0: no change for the worse beyond --limit; 1: there is one; 2: a file holds no result that can be "
+        "interval, and whether the change is more than noise. A run is a file that weft bench, elastic or p2p (--json, "
+        "--csv) wrote, a baseline, or the text that nixlbench, nccl-tests, perftest, or the tests of DeepEP and NIXL "
+        "EP print; the command recognizes each by its content.\n"
+        "Exit status 0: no figure is worse by more than --limit; 1: a figure is; 2: a file holds no result that can be "
         "read, or the runs have nothing in common.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

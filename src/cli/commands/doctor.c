@@ -34,12 +34,12 @@ static const struct cli_option rows[] = {
    .help = "also check the way to another host, on which 'weft doctor --listen PORT' runs; the port is " DOCTOR_PORT
    " unless given"},
   {.name = "listen", .type = OPTION_STRING, .metavar = "PORT", FIELD(listen),
-   .help = "be the other side of --peer: listen at this port of all addresses (0: any free one) until SIGINT "
-   "or SIGTERM, and check nothing"},
+   .help = "act as the other side of --peer: listen at this port of all addresses (0: any free port) until SIGINT or "
+   "SIGTERM, and check nothing"},
   {.name = "timeout-ms", .type = OPTION_UINT, .metavar = "N", .min = 10, .max = 600000, .unit = "ms",
-   .preset = "3000", FIELD(timeout_ms), .help = "how long each step may take"},
+   .preset = "3000", FIELD(timeout_ms), .help = "longest time of each step"},
   {.name = "startup-timeout", .type = OPTION_UINT, .metavar = "N", .max = 86400, .unit = "s", .preset = "0",
-   FIELD(startup_timeout_s), .help = "--peer is tried for so long where nothing listens yet; 0: once"},
+   FIELD(startup_timeout_s), .help = "how long --peer is tried again while nothing listens there; 0: it is tried once"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
@@ -52,7 +52,7 @@ static const struct cli_option rows[] = {
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(token),
    .help = "file with the token in its first line, which no other user may read"},
   {.name = "ca", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CA", .preset_note = "those of the system",
-   FIELD(ca), .help = "certificates (PEM) that etcd's certificate is signed by"},
+   FIELD(ca), .help = "certificates (PEM) of the CA that signed etcd's certificate"},
   {.name = "cert", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_CERT", FIELD(cert),
    .help = "client certificate (PEM) for etcd, together with --key"},
   {.name = "key", .type = OPTION_PATH, .metavar = "FILE", .variable = "WEFT_KEY", FIELD(key),
@@ -65,11 +65,11 @@ static const struct cli_option rows[] = {
 // clang-format on
 
 static const struct cli_example examples[] = {
-    {"weft doctor", "checks everything on this host that Weft uses; status 3 when there is a problem"},
-    {"weft doctor --listen 5555", "on the other host: prints the command to be run here, as in the next line"},
+    {"weft doctor", "checks everything on this host that Weft uses; exit status 3 if there is a problem"},
+    {"weft doctor --listen 5555", "on the other host: prints the command for this host, which is like the next one"},
     {"WEFT_TOKEN=SECRET weft doctor --peer node7:5555 --store http://node0:2379",
      "also checks the way to that host and back, and the store"},
-    {"weft doctor --json | jq '.findings[] | select(.grade == \"problem\")'", "for a script: the problems alone"},
+    {"weft doctor --json | jq '.findings[] | select(.grade == \"problem\")'", "for a script: only the problems"},
     {NULL, NULL},
 };
 
@@ -196,16 +196,15 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_doctor = {
     .name = "doctor",
-    .summary = "what is in Weft's way on this host, and how to mend it",
+    .summary = "find problems for Weft on this host, and how to fix them",
     .description =
         "Checks driver and GPUs, NICs and RDMA devices, limits of memory and files, what the kernel allows, UCX and "
         "libfabric, the store, and the way to a peer. Each finding is ok, a note (works, but not as well as it could) "
-        "or "
-        "a problem, with what it means and how to mend it. Ends with status 3 when there is a problem.\n"
-        "With --listen it is the other side of --peer: it prints its port, then the command to be run on the other "
-        "host "
-        "(with a token that it makes, unless one is given), sends back what it receives, and tries to connect to "
-        "the caller, so that the way back is known too. A caller with the token learns its MTU and nothing else.",
+        "or a problem; it says what the finding means and how to fix it. The exit status is 3 if there is a problem.\n"
+        "With --listen the command acts as the other side of --peer. It prints its port, then the command for the "
+        "other host (with a new token, unless one is given). It sends back what it receives, and tries to connect to "
+        "the caller, which checks the way back too. A caller with the token learns the MTU of this host and nothing "
+        "else.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

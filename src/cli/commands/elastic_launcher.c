@@ -50,7 +50,7 @@ int elastic_take_launcher(struct run_config *config, struct elastic_launcher *la
   if (err)
     return err;
   if (config->num_agents && config->num_agents != of->num_tasks)
-    return fail(WEFT_ERR_INVALID, "--num-agents is %u, and %s has started %u: leave it out, or start as many",
+    return fail(WEFT_ERR_INVALID, "--num-agents is %u, and %s has started %u: omit the option, or start that many",
                 config->num_agents, of->name, of->num_tasks);
   if (of->task == 0 || config->store)
     config->num_agents = of->num_tasks;

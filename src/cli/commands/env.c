@@ -24,19 +24,20 @@ struct options {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "rank", .type = OPTION_UINT, .metavar = "N", .min = 0, .max = NO_RANK - 1,
-   .preset_note = "what fits all ranks of the host", FIELD(rank),
-   .help = "for the N-th process of this host, from 0 (SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK): also what is its "
-   "own, such as the NIC nearest to its GPU"},
+   .preset_note = "only settings that fit all ranks of the host", FIELD(rank),
+   .help = "for process N of this host, counted from 0 (SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK): also print its "
+   "own settings, such as the NIC nearest to its GPU"},
   {.name = "shell", .type = OPTION_FLAG, FIELD(shell),
-   .help = "print lines for a POSIX shell, with comments (the default); where that fails, a line that fails there too"},
+   .help = "print lines for a POSIX shell, with comments (the default); if the command fails, it prints a line that "
+   "makes the shell fail too"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
 };
 // clang-format on
 
 static const struct cli_example examples[] = {
     {"eval \"$(weft env --rank $SLURM_LOCALID)\"", "in the script of a job, before its program"},
-    {"weft env", "what fits all ranks of this host, each line with its reason"},
-    {"WEFT_NICS=^mlx5_4 weft env --rank 3", "the same without that NIC"},
+    {"weft env", "the settings that fit all ranks of this host, each with its reason"},
+    {"WEFT_NICS=^mlx5_4 weft env --rank 3", "the settings of rank 3, without the NIC mlx5_4"},
     {NULL, NULL},
 };
 
@@ -175,12 +176,11 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_env = {
     .name = "env",
-    .summary = "variables for UCX, NCCL, NVSHMEM, libfabric and Gloo",
+    .summary = "print variables for UCX, NCCL, NVSHMEM, libfabric and Gloo",
     .description =
         "Prints the exports that make other libraries use the NICs that Weft has chosen for this host (see 'weft info "
         "--topology'), and the network interface that leads to other hosts, each with its reason. Nothing is guessed: "
-        "a "
-        "variable about which nothing is known is left out, with a comment. CUDA_VISIBLE_DEVICES stays as it is.",
+        "if nothing is known about a variable, a comment says so instead. CUDA_VISIBLE_DEVICES is not changed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .where_it_fails = "false # weft env failed", // eval "" succeeds, and a script would go on without the variables

@@ -22,20 +22,20 @@ static const struct cli_option rows[] = {
   {.name = "command", .operand = true, .type = OPTION_STRING, .metavar = "COMMAND", FIELD(command),
    .help = "the command to explain"},
   {.name = "member", .operand = true, .type = OPTION_STRING, .metavar = "MEMBER", FIELD(member),
-   .help = "of a family of commands, such as 'bench', the one to explain"},
+   .help = "the command to explain within a family, such as 'bench'"},
   {.name = "man", .type = OPTION_FLAG, FIELD(man),
-   .help = "print the manual page weft(1), or with COMMAND that of the command, in roff"},
+   .help = "print the manual page weft(1), or that of COMMAND, in roff"},
   {.name = "completion", .type = OPTION_ENUM, .metavar = "SHELL", FIELD(completion), .choices = shells, .first = BASH,
-   .help = "print what makes this shell complete commands, options and their values"},
+   .help = "print the script with which this shell completes commands, options and their values"},
   {.name = "install", .type = OPTION_PATH, .metavar = "DIR", FIELD(install),
-   .help = "write all manual pages, and the completion for every shell, into the folders below DIR where man and the "
-           "shells look for them, if DIR is /usr/local/share or ~/.local/share"},
+   .help = "write all manual pages, and the completion for every shell, to the usual folders below DIR; man and the "
+   "shells find them there if DIR is /usr/local/share or ~/.local/share"},
 };
 // clang-format on
 
 static const struct cli_example examples[] = {
     {"weft help elastic", "the same as 'weft elastic --help'"},
-    {"weft help --man | man -l -", "the manual page, from the tool itself"},
+    {"weft help --man | man -l -", "read the manual page that the tool makes"},
     {"source <(weft help --completion bash)",
      "TAB completes in this bash; in fish: weft help --completion fish | source"},
     {"weft help --install ~/.local/share", "manual pages and completion, for this user"},

@@ -21,8 +21,8 @@ struct options {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "topology", .letter = 't', .type = OPTION_FLAG, FIELD(topology),
-   .help = "also caches, NUMA nodes, devices, network interfaces, and which NICs serve which GPU and why "
-   "(JSON has them always)"},
+   .help = "also show caches, NUMA nodes, devices, network interfaces, and which NICs serve which GPU and why (JSON "
+   "always has these)"},
   {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
@@ -31,8 +31,10 @@ static const struct cli_option rows[] = {
 
 static const struct cli_example examples[] = {
     {"weft info", "version, build, transports, GPUs, limits, and every option with its present value"},
-    {"weft info --topology", "the devices too: how far each NIC is from each GPU, which serve which, and why"},
-    {"weft info --json | jq '.options[] | select(.source == \"environment\")'", "what the environment sets"},
+    {"weft info --topology",
+     "also the devices: how far each NIC is from each GPU, which NICs serve which GPU, and why"},
+    {"weft info --json | jq '.options[] | select(.source == \"environment\")'",
+     "the options that the environment sets"},
     {NULL, NULL},
 };
 
@@ -67,11 +69,11 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_info = {
     .name = "info",
-    .summary = "what this tool is and can do here; options and variables",
-    .description = "Prints version and build, the versions of the libraries here and what Weft avoids in them, "
-                   "the transports and what each can do on this host, its GPUs, the limits that matter, "
+    .summary = "show what this tool can do here, and all options and variables",
+    .description = "Prints version and build, the versions of the libraries here and which of their parts Weft does "
+                   "not use, the transports and what each can do on this host, its GPUs, the limits that matter, "
                    "and every option and environment variable with its default, its present value and where that "
-                   "comes from. It also names each WEFT_ variable that is unknown.",
+                   "comes from. It also names each WEFT_ variable that has no meaning.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -33,13 +33,13 @@ static const struct cli_option rows[] = {
      .max = EP_MAX_CAPACITY,
      .preset_note = "not checked",
      FIELD(num_processes),
-     .help = "process slots: a plan that ever has more ranks live is wrong"},
+     .help = "process slots: a plan that has more ranks live at once is an error"},
     {.name = "json", .type = OPTION_FLAG, FIELD(json), .help = "print JSON"},
 };
 
 static const struct cli_example examples[] = {
     {"weft plan plans/expansion_fault_rejoin.json", "what each phase adds, removes, kills and needs"},
-    {"weft plan PLAN --num-processes 8", "and whether 8 process slots are enough"},
+    {"weft plan PLAN --num-processes 8", "also checks whether 8 process slots are enough"},
     {"weft plan PLAN --json", "the same for a program"},
     {NULL, NULL},
 };
@@ -73,11 +73,11 @@ const struct cli_command cli_plan = {
     .name = "plan",
     .summary = "check a plan and show what each phase does",
     .description =
-        "A plan is a JSON list of phases, each a non-empty list of integers. A rank R that is listed is active in the "
-        "phase; one that was not active before joins. A rank that was active and is not listed leaves cleanly when "
-        "the phase starts. -R is lost abruptly, in the middle of the phase's first dispatch (rank 0 cannot be). A rank "
-        "that reappears joins again, as a new process. Where no rank of the phase before stays, one of them waits "
-        "until the joining ranks have connected, and keeps its process slot until then.\n"
+        "A plan is a JSON list of phases; each phase is a non-empty list of integers. A listed rank R is active in the "
+        "phase; if it was not active before, it joins. A rank that was active and is not listed leaves cleanly when "
+        "the phase starts. -R means that rank R is lost abruptly, in the middle of the phase's first dispatch (rank 0 "
+        "cannot be lost). A rank that reappears joins again, as a new process. If no rank of the previous phase stays, "
+        "one of them waits until the joining ranks are active, and keeps its process slot until then.\n"
         "Example: [[0, 1], [0, 1, 2, 3], [0, 1, 2, -3]] starts with two ranks, adds two and kills one of them.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -9,7 +9,7 @@ static int run(const struct cli_call *call) {
 const struct cli_command cli_rank = {
     .name = "rank",
     .summary = "the process of one rank",
-    .description = "Started by the agent of 'weft elastic', which gives it what it needs.",
+    .description = "The agent of 'weft elastic' starts this command and gives it what it needs.",
     .hidden = true,
     .run = run,
 };

@@ -29,10 +29,10 @@ static const char *const formats[] = {[REPORT_TEXT] = "text", [REPORT_JSON] = "j
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "run-dir", .operand = true, .required = true, .type = OPTION_PATH, .metavar = "DIR", FIELD(dir),
-   .help = "run directory, or a results.json; for --html and --prometheus also a JSON document of 'weft bench', for "
-   "--html one of 'weft compare'"},
+   .help = "run directory, or a results.json; for --html and --prometheus also a JSON file of 'weft bench'; for "
+   "--html also one of 'weft compare'"},
   {.name = "more", .operand = true, .type = OPTION_WORDS, .metavar = "FILE", FIELD(more),
-   .help = "further documents of 'weft bench', which are drawn in the same page"},
+   .help = "further JSON files of 'weft bench', which are shown in the same page"},
   {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
    FIELD(format), .help = "tables for people, JSON, or one CSV row for each phase and rank"},
   {.name = "html", .type = OPTION_PATH, .metavar = "FILE", FIELD(html),
@@ -91,7 +91,7 @@ static bool is_document(const char *path) {
 static int save_prometheus(const struct options *options) {
   struct figures figures = {0};
   if (options->more.count > 0)
-    return fail(WEFT_ERR_INVALID, "--prometheus is for one document, and %s is another one: give each a FILE.prom",
+    return fail(WEFT_ERR_INVALID, "--prometheus takes one document, but %s is a second one: write a FILE.prom for each",
                 options->more.list[0]);
   int err = figures_load(&figures, options->dir);
   if (!err)
@@ -104,8 +104,8 @@ static int report_documents(const struct options *options) {
   const char *files[1 + sizeof options->more.list / sizeof *options->more.list] = {options->dir};
   if (!options->html && !options->prometheus)
     return fail(WEFT_ERR_INVALID,
-                "%s is no run: of what weft bench and weft compare write, this makes pages: want "
-                "--html FILE (or --prometheus FILE)",
+                "%s is not the result of a run; for a file of weft bench or weft compare, want --html FILE (or "
+                "--prometheus FILE)",
                 options->dir);
   for (uint32_t i = 0; i < options->more.count; i++)
     files[1 + i] = options->more.list[i];
@@ -149,7 +149,7 @@ static int run(const struct cli_call *call) {
   if (err)
     return cli_command_failed(call, err);
   err = options.more.count > 0 && access(options.dir, F_OK) == 0 // load() reports a missing file
-            ? fail(WEFT_ERR_INVALID, "%s is one file too many: of runs there is one report each", options.more.list[0])
+            ? fail(WEFT_ERR_INVALID, "%s is one file too many: a report is of one run", options.more.list[0])
             : load(&results, options.dir);
   if (err)
     return cli_command_failed(call, err);
@@ -167,8 +167,7 @@ const struct cli_command cli_report = {
     .summary = "print the report of a run again",
     .description =
         "Reads the results in a run directory and writes them as text, JSON or CSV, as a page with pictures or for a "
-        "node exporter. Exit status 0 means that "
-        "the report could be made, whatever the run's own result.",
+        "node exporter. Exit status 0 means that the report could be made, even if the run failed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -27,7 +27,7 @@ struct serve {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "listen", .type = OPTION_STRING, .metavar = "ADDRESS", .preset = "127.0.0.1", .variable = "WEFT_LISTEN",
-   FIELD(server.address), .help = "numeric address, or HOST:PORT with the port, too"},
+   FIELD(server.address), .help = "numeric address, or HOST:PORT"},
   {.name = "port", .type = OPTION_UINT, .metavar = "PORT", .min = 0, .max = 65535, .preset = "2379",
    .variable = "WEFT_STORE_PORT", FIELD(server.port), .help = "port; 0 takes any free one"},
   {.name = "token", .type = OPTION_STRING, .metavar = "TOKEN", .variable = "WEFT_TOKEN", .secret = true,
@@ -37,32 +37,32 @@ static const struct cli_option rows[] = {
   {.name = "token-file", .type = OPTION_SECRET_FILE, .metavar = "FILE", FIELD(server.token),
    .help = "file with the token in its first line, which no other user may read"},
   {.name = "write-token", .type = OPTION_PATH, .metavar = "FILE", FIELD(write_token),
-   .help = "write the token to this new file, which only its owner can read, instead of printing it; it is removed "
-           "when the server ends"},
+   .help = "write the token to this new file, which only its owner can read, instead of printing it; the file is "
+   "removed when the server ends"},
   {.name = "tls-cert", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.cert_file),
-   .preset_note = "a certificate that the token makes, and that clients with the token know",
-   .help = "the server's certificate (PEM), with --tls-key; clients give the CA that signed it"},
+   .preset_note = "a certificate derived from the token, which clients with the token accept",
+   .help = "the server's certificate (PEM), together with --tls-key; clients need the CA that signed it"},
   {.name = "tls-key", .type = OPTION_PATH, .metavar = "FILE", FIELD(server.key_file),
    .help = "the certificate's key (PEM)"},
   {.name = "metrics", .type = OPTION_STRING, .metavar = "HOST:PORT", FIELD(metrics),
-   .help = "serve counters as OpenMetrics at http://HOST:PORT/metrics; beyond loopback, only with a token"},
+   .help = "serve counters as OpenMetrics at http://HOST:PORT/metrics; an address that is not loopback needs a token"},
   {.name = "metrics-bearer-file", .type = OPTION_PATH, .metavar = "FILE", FIELD(metrics_bearer_file),
-   .help = "write what a client has to show to read them (Authorization: Bearer) to this new file, which only its "
-           "owner can read; it is removed when the server ends"},
+   .help = "write the bearer token with which clients read these counters (Authorization: Bearer) to this new file, "
+   "which only its owner can read; the file is removed when the server ends"},
   {.name = "insecure", .type = OPTION_FLAG, FIELD(insecure),
-   .help = "no token and no TLS: every process of this host may read and change everything; with a loopback address "
-           "only"},
+   .help = "use no token and no TLS: every process of this host may read and change everything; only for a loopback "
+   "address"},
 };
 // clang-format on
 
 static const struct cli_example examples[] = {
     {"weft serve", "a store on https://127.0.0.1:2379, and its token"},
-    {"weft serve --port 0 --write-token token", "on any free port; WEFT_TOKEN_FILE=token is what clients need "
-                                                "besides the URL, the first line of output"},
-    {"weft serve --listen 0.0.0.0 --token-file token", "for other hosts, with a token that they have already"},
+    {"weft serve --port 0 --write-token token",
+     "on any free port; clients need the URL, which is the first line of output, and WEFT_TOKEN_FILE=token"},
+    {"weft serve --listen 0.0.0.0 --token-file token", "for other hosts, which have the token already"},
     {"weft serve --metrics 127.0.0.1:9100 --metrics-bearer-file bearer",
-     "with counters for Prometheus, whose credentials_file is the bearer"},
-    {"weft serve --insecure", "on http://127.0.0.1:2379, where etcd's own tools reach it too"},
+     "with counters for Prometheus; its credentials_file is the bearer file"},
+    {"weft serve --insecure", "on http://127.0.0.1:2379, which etcd's own tools can use too"},
     {NULL, NULL},
 };
 
@@ -200,9 +200,8 @@ const struct cli_command cli_serve = {
     .summary = "run a store for agents and ranks, in memory",
     .description =
         "Serves a key-value store with leases, transactions and watches, in the protocol of etcd's v3 JSON gateway, "
-        "over HTTPS to clients that have its token; they may do everything. "
-        "Prints its URL when it is ready and runs until SIGINT, SIGTERM or SIGHUP (but where nohup has that ignored); "
-        "all keys are then gone.",
+        "over HTTPS. Clients that have its token may do everything. The server prints its URL when it is ready, and "
+        "runs until SIGINT, SIGTERM or SIGHUP (unless nohup ignores SIGHUP); then all keys are lost.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -112,7 +112,7 @@ static int print_nics(FILE *out, const json_t *nics, const struct table_look *lo
                                                 {.heading = "link"},
                                                 {.heading = "layer"},
                                                 {.heading = "Gbit/s", .right = true},
-                                                {.heading = "why it serves none", .wrap = true}};
+                                                {.heading = "reason why it serves no GPU", .wrap = true}};
   struct table table = {.columns = columns, .num_columns = sizeof columns / sizeof columns[0]};
   const json_t *nic;
   size_t n;

@@ -35,12 +35,13 @@ json_t *cli_info_limits(void) {
     return NULL;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (add_limit(list, "cores online", json_integer(cores),
-                "with more ranks than cores, ranks share them and times mean less") |
-      add_rlimit(list, RLIMIT_NOFILE, "RLIMIT_NOFILE", "open files: a rank has a few for each connected peer") |
+                "if there are more ranks than cores, ranks share cores, and times mean less") |
+      add_rlimit(list, RLIMIT_NOFILE, "RLIMIT_NOFILE", "open files: a rank needs a few for each connected peer") |
       add_rlimit(list, RLIMIT_NPROC, "RLIMIT_NPROC", "processes and threads of this user") |
       add_rlimit(list, RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK", "bytes of locked memory") |
       add_rlimit(list, RLIMIT_AS, "RLIMIT_AS", "bytes of address space of a process") |
-      add_sysctl(list, "/proc/sys/vm/max_map_count", "mappings of a process: a rank has two for each connected peer") |
+      add_sysctl(list, "/proc/sys/vm/max_map_count",
+                 "mappings of a process: a rank needs two for each connected peer") |
       add_sysctl(list, "/proc/sys/fs/file-max", "open files of the whole host") |
       add_sysctl(list, "/proc/sys/vm/nr_hugepages", "huge pages set aside")) {
     json_decref(list);

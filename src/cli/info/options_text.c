@@ -62,7 +62,7 @@ void cli_info_print_variables(struct cli_info_printer *printer, const json_t *va
   cli_info_print_table(printer, &table);
   json_array_foreach(unknown, i, row) {
     const char *meant = cli_info_member(row, "meant");
-    cli_info_say(printer, "%s is set but means nothing%s%s%s", cli_info_member(row, "variable"),
+    cli_info_say(printer, "%s is set but has no meaning%s%s%s", cli_info_member(row, "variable"),
                  *meant ? "; did you mean " : "", meant, *meant ? "?" : "");
   }
 }

@@ -34,9 +34,9 @@ static enum toml_type wanted(const struct cli_option *row, const char **in_words
 
 static int refuse_name(const struct apply *apply, const struct toml_value *found, const char *near) {
   if (found->type == TOML_TABLE)
-    return fail(WEFT_ERR_INVALID, "%s, line %u: [%s] is a table; options stand at the top, outside of tables",
+    return fail(WEFT_ERR_INVALID, "%s, line %u: [%s] is a table; write options at the top level, outside of tables",
                 apply->path, found->key_at.line, found->key);
-  return fail(WEFT_ERR_INVALID, "%s, line %u: %s is no option%s%s%s", apply->path, found->key_at.line, found->key,
+  return fail(WEFT_ERR_INVALID, "%s, line %u: %s is not an option%s%s%s", apply->path, found->key_at.line, found->key,
               near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
@@ -46,7 +46,7 @@ static int refuse_twice(const struct apply *apply, const struct toml_value *all,
   const char *near;
   for (const struct toml_value *one = all; one < found; one++)
     if (cli_options_find(apply->table, one->key, &near) == row)
-      return fail(WEFT_ERR_INVALID, "%s, line %u: %s is %s of line %u again: want it once", apply->path,
+      return fail(WEFT_ERR_INVALID, "%s, line %u: %s repeats %s of line %u: want it once", apply->path,
                   found->key_at.line, found->key, one->key, one->key_at.line);
   return 0;
 }
@@ -58,7 +58,7 @@ static int take(const struct apply *apply, const struct toml_value *all, const s
   if (!row)
     return refuse_name(apply, found, near);
   if (strcmp(row->name, "config-file") == 0)
-    return fail(WEFT_ERR_INVALID, "%s, line %u: a file names no further one: want its options here", apply->path,
+    return fail(WEFT_ERR_INVALID, "%s, line %u: a file cannot name a further file: write the options here", apply->path,
                 found->key_at.line);
   int twice = refuse_twice(apply, all, found, row);
   if (twice)

@@ -174,7 +174,7 @@ static int check_urls(const char *text) {
 static int add_word(const char *text, struct cli_words *words) {
   size_t room = sizeof words->list / sizeof *words->list;
   if (words->count == room)
-    return fail(WEFT_ERR_INVALID, "\"%s\" is one too many; want at most %zu", text, room);
+    return fail(WEFT_ERR_INVALID, "\"%s\" is one value too many; want at most %zu", text, room);
   words->list[words->count++] = text;
   return 0;
 }

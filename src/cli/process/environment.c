@@ -66,16 +66,17 @@ static int check_processors(const char *list) {
   cpu_set_t cpus;
   if (strcmp(list, "any") == 0 || (affinity_parse(list, &cpus) && CPU_COUNT(&cpus) > 0))
     return 0;
-  return fail(WEFT_ERR_INVALID, "\"%s\" is no list of processors; want one like 0-3,8, or any", list);
+  return fail(WEFT_ERR_INVALID, "\"%s\" is not a list of processors; want one like 0-3,8, or any", list);
 }
 
 static int check_host_id(const char *id) {
   bool right = strlen(id) < HOST_ID_SIZE;
   for (const char *at = id; *at; at++)
     right &= isgraph((unsigned char)*at) && *at != '"' && *at != '\\';
-  return right ? 0
-               : fail(WEFT_ERR_INVALID, "\"%s\" is no host id; want at most %d characters, no blanks and no quotes", id,
-                      HOST_ID_SIZE - 1);
+  return right
+             ? 0
+             : fail(WEFT_ERR_INVALID, "\"%s\" is not a host id; want at most %d characters, without blanks and quotes",
+                    id, HOST_ID_SIZE - 1);
 }
 
 static int check_file(const char *path) {
@@ -88,23 +89,24 @@ static int check_file(const char *path) {
 const struct cli_variable cli_variables[] = {
   {.name = "WEFT_LOG", .preset = "warn", .choices = levels, .used_by = "elastic p2p serve",
    .help = "how much is logged on standard error: error, warn, info or debug"},
-  {.name = "WEFT_EP_KERNELS", .preset = "the best that runs here", .choices = kernels, .used_by = "elastic",
+  {.name = "WEFT_EP_KERNELS", .preset = "the fastest variant that runs here", .choices = kernels, .used_by = "elastic",
    .help = "variant of the kernels: portable, avx2, avx512, avx512-bf16 or neon"},
   {.name = "WEFT_NICS", .preset = "those nearest to each GPU", .check = check_nics, .used_by = "elastic p2p env",
    .help = "NICs to choose among: names separated by commas, or ^ and the names to leave out"},
   {.name = "WEFT_CPUS", .preset = "near the GPU or NIC", .check = check_processors, .used_by = "elastic p2p",
-   .help = "processors for the threads that drive transports: a list like 0-3,8, of those that the process may use, "
-   "or any"},
-  {.name = "WEFT_EP_TRANSPORT", .preset = "NVLink, else the first that works", .choices = transports,
+   .help = "processors for the threads that drive transports: a list like 0-3,8 of processors that the process may "
+   "use, or any"},
+  {.name = "WEFT_EP_TRANSPORT", .preset = "NVLink, else the first transport that works", .choices = transports,
    .used_by = "elastic",
-   .help = "how ranks reach those on other hosts: nvlink, ofi, ucx, none, or shm where the other hosts are this one"},
+   .help = "how ranks reach ranks on other hosts: nvlink, ofi, ucx, none, or shm if all ranks are in fact on this "
+   "host"},
   {.name = "WEFT_EP_ONCE", .preset = "yes", .choices = yes_or_no, .used_by = "elastic",
-   .help = "whether a token crosses to another host once for all of its ranks, which copy it from each other: yes, or "
-   "no where the network is faster than they copy"},
+   .help = "whether a token is sent to another host only once for all ranks there, which copy it from each other: "
+   "yes, or no if the network is faster than these copies"},
   {.name = "WEFT_ADDRESS", .preset = "all but loopback", .check = check_addresses, .used_by = "elastic",
-   .help = "addresses of this host, with commas, at which ranks on other hosts connect"},
+   .help = "addresses of this host to which ranks on other hosts connect, separated by commas"},
   {.name = "WEFT_INTERFACE", .preset = "all but loopback", .check = check_interfaces, .used_by = "elastic",
-   .help = "the same by the names of interfaces"},
+   .help = "the same, but given by names of interfaces"},
   {.name = "WEFT_HOST_ID", .preset = "unset", .check = check_host_id, .used_by = "elastic",
    .help = "ranks with different values connect as if they were on different hosts"},
   // Without a plug-in its transports are missing: a command that has another transport goes on.
@@ -117,9 +119,10 @@ const struct cli_variable cli_variables[] = {
   {.name = "WEFT_TOPOLOGY_PLUGIN", .preset = "beside the library", .check = check_file,
    .help = "full path of the plug-in that chooses NICs, libweft_topology"},
   {.name = "WEFT_CUFILE", .preset = "libcufile.so.0",
-   .help = "file of the library cuFile, by which the transport file reaches GPU memory; off: do not use it"},
-  {.name = "WEFT_OFI_NICS", .preset = "those of the GPU, or near", .check = check_nics, .used_by = "elastic p2p",
-   .help = "NICs with commas between them: the transport ofi takes the first that its provider has"},
+   .help = "file of the library cuFile, with which the transport file reaches GPU memory; off: do not use it"},
+  {.name = "WEFT_OFI_NICS", .preset = "the NICs of the GPU, or the nearest ones", .check = check_nics, .used_by =
+   "elastic p2p",
+   .help = "names of NICs, separated by commas: the transport ofi uses the first one that its provider has"},
   {.name = "WEFT_TOKEN_FILE", .preset = "unset",
    .help = "file of this user alone with the token in its first line, instead of WEFT_TOKEN"},
   {.name = "WEFT_TOKEN_FD", .preset = "unset",

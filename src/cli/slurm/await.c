@@ -12,13 +12,13 @@ struct options {
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "run-dir", .type = OPTION_PATH, .metavar = "DIR", .required = true, FIELD(run_dir),
-   .help = "run directory of the lead agent; it need not be there yet"},
+   .help = "run directory of the lead agent; it need not exist yet"},
   {.name = "phase", .type = OPTION_UINT, .metavar = "N", .max = 4096, FIELD(phase),
-   .help = "phase that has to have begun, from 0"},
+   .help = "phase to wait for, counted from 0"},
   {.name = "process", .type = OPTION_UINT, .metavar = "PID", .preset_note = "none", FIELD(process),
-   .help = "process of the lead's step: when it ends, the wait does"},
+   .help = "process of the lead's step: when it ends, the wait ends"},
   {.name = "timeout", .type = OPTION_UINT, .metavar = "N", .min = 1, .unit = "s", .preset = "86400", FIELD(timeout_s),
-   .help = "and so long at most"},
+   .help = "longest wait"},
 };
 // clang-format on
 
@@ -33,8 +33,8 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_slurm_await = {
     .name = "slurm await",
-    .summary = "wait for a phase of a run",
-    .description = "A job's script calls it when followers are late.",
+    .summary = "wait until a phase of a run begins",
+    .description = "The script of a job calls it if followers start late.",
     .options = OPTION_TABLE(rows),
     .hidden = true,
     .run = run,

@@ -12,7 +12,7 @@ static const struct cli_option rows[] = {CLI_SLURM_OPTION_ROWS};
 static const struct cli_example examples[] = {
     {"weft slurm dry-run test.toml scenario.toml system.toml", "the scripts of all jobs, and their order"},
     {"weft slurm dry-run --plan plans/expansion_fault_rejoin.json --nodes 2 --processes-per-node 4",
-     "a plan on two nodes, without any other file"},
+     "a plan on two nodes, without other files"},
     {NULL, NULL},
 };
 
@@ -86,7 +86,7 @@ const struct cli_command cli_slurm_dry_run = {
     .name = "slurm dry-run",
     .summary = "print the scripts that 'weft slurm run' would submit",
     .description = "Prints each job's script for sbatch, and in which order and with which dependencies the jobs would "
-                   "be submitted. Nothing is written, and Slurm need not be there.",
+                   "be submitted. Nothing is written, and Slurm need not be installed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

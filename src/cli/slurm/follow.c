@@ -13,8 +13,8 @@ int cli_slurm_follow(const struct cli_call *call, const struct slurm_record *rec
   stop_watch(name);
   int err = slurm_follow(record, stdout, &bad);
   if (err && stop_came()) {
-    fprintf(stderr, "%s: %s: the jobs go on; 'weft slurm status %s --follow' shows them again\n", name, stop_name(),
-            record->directory);
+    fprintf(stderr, "%s: %s: the jobs keep running; 'weft slurm status %s --follow' shows them again\n", name,
+            stop_name(), record->directory);
     return 128 + stop_came();
   }
   if (err)

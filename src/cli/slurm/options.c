@@ -23,9 +23,9 @@ static int check_option(enum slurm_program program, const char *name, const char
   if (!row)
     return 1;
   if (row->type == OPTION_FLAG)
-    return value ? fail(WEFT_ERR_INVALID, "\"%s\" is given to a flag: want true or false", value) : 0;
+    return value ? fail(WEFT_ERR_INVALID, "a flag has the value \"%s\": want true or false", value) : 0;
   if (!value)
-    return fail(WEFT_ERR_INVALID, "it is no flag: want a value in the place of true or false");
+    return fail(WEFT_ERR_INVALID, "it is not a flag: want a value instead of true or false");
   int err = cli_option_check(row, value);
   if (!err && program == SLURM_TRANSFER && strcmp(row->name, "backend") == 0)
     err = transfer_check_backends(value);

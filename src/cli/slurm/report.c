@@ -29,8 +29,8 @@ static const struct cli_option rows[] = {
   {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
    FIELD(format), .help = "tables for people, JSON with all results, or one CSV row for each run and rank"},
   {.name = "html", .type = OPTION_FLAG, FIELD(html),
-   .help = "also write DIR/report.html, with all runs and their phases, and a page with pictures for each run that has "
-           "results: report.html in the run's directory"},
+   .help = "also write DIR/report.html, with all runs and their phases, and for each run that has results a page with "
+   "pictures, report.html in the run's directory"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the text"},
 };
@@ -102,14 +102,15 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_slurm_report = {
     .name = "slurm report",
-    .summary = "what the runs of a batch measured",
+    .summary = "print the results of the runs of a batch",
     .description =
-        "Reads what the runs of a batch have left and writes a report: the runs, the ranks of each by node, and for "
-        "each grid of parameters the best step. The figure 'default' is the mean bandwidth of dispatch and combine in "
-        "the last phase that passed, or the highest bandwidth of a benchmark; larger is better. With several "
-        "iterations the report says whether the best step is better by more than noise. A grid also gets "
+        "Reads the results that the runs of a batch wrote, and prints a report: the runs, the ranks of each run by "
+        "node, and the best step of each grid of parameters. The figure 'default' is the mean bandwidth of dispatch "
+        "and combine in "
+        "the last phase that passed, or the highest bandwidth of a benchmark; larger is better. If there are several "
+        "iterations, the report says whether the best step is better by more than noise. A grid also gets "
         "DIR/trajectory-TEST.csv, and a run of a transfer benchmark nixlbench.csv in its directory.\n"
-        "Exit status 0 means that the report could be made, whatever the runs' own results.",
+        "Exit status 0 means that the report could be made, even if runs failed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

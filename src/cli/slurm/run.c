@@ -23,7 +23,7 @@ struct options {
 static const struct cli_option rows[] = {
   CLI_SLURM_OPTION_ROWS,
   {.section = "Submission", .name = "follow", .type = OPTION_FLAG, FIELD(follow),
-   .help = "show the phases as they pass, until all runs have ended; the jobs need neither this command nor its "
+   .help = "show the phases as they pass, until all runs have ended; the jobs also run without this command and its "
    "terminal"},
   {.name = "test-only", .type = OPTION_FLAG, FIELD(test_only),
    .help = "make the directory, ask Slurm whether the jobs could run here, and submit nothing"},
@@ -33,8 +33,8 @@ static const struct cli_option rows[] = {
 static const struct cli_example examples[] = {
     {"weft slurm run --plan plans/expansion_fault_rejoin.json --nodes 2 --processes-per-node 4 --follow",
      "a plan on two nodes; its phases are shown as they pass"},
-    {"weft slurm run test.toml scenario.toml system.toml", "all tests of a scenario, a job for each run"},
-    {"weft slurm run weft-slurm/DIR --follow", "an existing batch: submits what is not submitted yet"},
+    {"weft slurm run test.toml scenario.toml system.toml", "all tests of a scenario, with one job for each run"},
+    {"weft slurm run weft-slurm/DIR --follow", "an existing batch: submits the jobs that are not submitted yet"},
     {NULL, NULL},
 };
 
@@ -105,9 +105,9 @@ const struct cli_command cli_slurm_run = {
     .summary = "run tests of CloudAI, or a plan, as jobs of Slurm",
     .description =
         "Makes a directory with the plan, the script and the environment of each run, and submits the jobs by sbatch. "
-        "The same command again, or with that directory, goes on after an interruption: what was submitted stays as "
-        "it is, and nothing is done twice. 'weft slurm dry-run' prints the scripts before.\n"
-        "Exit status 0 means that all jobs are submitted; with --follow, that all runs have passed.",
+        "The same command again, or with that directory, continues after an interruption: submitted jobs stay as they "
+        "are, and nothing is done twice. 'weft slurm dry-run' prints the scripts without submitting anything.\n"
+        "Exit status 0 means that all jobs were submitted; with --follow it means that all runs passed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

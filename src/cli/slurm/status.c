@@ -30,8 +30,8 @@ static const struct cli_option rows[] = {
 // clang-format on
 
 static const struct cli_example examples[] = {
-    {"weft slurm status weft-slurm/DIR", "a line for each run: waits, runs, passed, failed"},
-    {"weft slurm status weft-slurm/DIR --follow", "phases as they pass, also after the terminal was lost"},
+    {"weft slurm status weft-slurm/DIR", "one line for each run: waits, runs, passed or failed"},
+    {"weft slurm status weft-slurm/DIR --follow", "shows the phases as they pass, also after the terminal was lost"},
     {NULL, NULL},
 };
 
@@ -46,7 +46,7 @@ static int show(const struct slurm_record *record, const struct options *options
   if (err)
     return err;
   if (report.silent)
-    fputs("weft slurm status: Slurm could not be asked, so this is what the files say\n", stderr);
+    fputs("weft slurm status: Slurm does not answer, so this state comes from the files\n", stderr);
   err = options->json ? slurm_report_write(stdout, &report, &look) : slurm_report_runs(stdout, &report, &look);
   slurm_report_close(&report);
   return err;
@@ -69,9 +69,10 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_slurm_status = {
     .name = "slurm status",
-    .summary = "how the runs of a batch stand",
-    .description = "Asks Slurm for the jobs of a batch, and reads what their runs have left. With --follow the exit "
-                   "status is 0 when all runs have passed and 1 when one has not; without, 0 whenever it could say.",
+    .summary = "show the state of the runs of a batch",
+    .description =
+        "Asks Slurm for the jobs of a batch, and reads the results of their runs. With --follow the exit status is 0 "
+        "if all runs passed and 1 if one did not; without it the status is 0 whenever the state is known.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -8,8 +8,9 @@
 static const struct cli_option rows[] = {CLI_SLURM_OPTION_ROWS};
 
 static const struct cli_example examples[] = {
-    {"weft slurm verify test.toml scenario.toml system.toml", "all faults, each with its place"},
-    {"weft slurm verify --tests-dir tests --test-scenario scenario.toml", "a scenario that names tests of a folder"},
+    {"weft slurm verify test.toml scenario.toml system.toml", "prints all faults, each with its place"},
+    {"weft slurm verify --tests-dir tests --test-scenario scenario.toml",
+     "checks a scenario that names tests of a folder"},
     {NULL, NULL},
 };
 
@@ -27,12 +28,13 @@ static int run(const struct cli_call *call) {
 
 const struct cli_command cli_slurm_verify = {
     .name = "slurm verify",
-    .summary = "check tests and scenarios of CloudAI, and list every fault",
+    .summary = "check tests and scenarios of CloudAI, and print every fault",
     .description =
         "Reads TOML files of tests, scenarios and systems as CloudAI has them, and checks them as a whole: keys, "
         "types, "
-        "ranges, the options of the programs, plans against nodes and processes, ids and dependencies. Each fault is a "
-        "line, FILE:LINE:COLUMN and what would be right. Nothing is submitted; Slurm need not be there.\n"
+        "ranges, the options of the programs, plans against nodes and processes, ids and dependencies. Each fault is "
+        "printed on one line, with FILE:LINE:COLUMN and what would be right. Nothing is submitted, and Slurm need not "
+        "be installed.\n"
         "A list in cmd_args, extra_env_vars or num_nodes is a grid: a run for each combination.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
