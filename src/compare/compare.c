@@ -121,8 +121,8 @@ static int compare_pair(struct comparison *comparison, size_t run) {
   const struct compare_run *a = &comparison->runs[0], *b = &comparison->runs[run];
   bool paired = are_paired(comparison->options, a, b);
   if (comparison->options->pairing == COMPARE_PAIR_YES && a->num_repeats != b->num_repeats)
-    return fail(WEFT_ERR_INVALID, "%s has %u repeat%s and %s has %u: pairs want as many of each", a->label,
-                a->num_repeats, text_s(a->num_repeats), b->label, b->num_repeats);
+    return fail(WEFT_ERR_INVALID, "%s has %u repeat%s but %s has %u: to compare pairs, both need the same number",
+                a->label, a->num_repeats, text_s(a->num_repeats), b->label, b->num_repeats);
   int err = match_runs(a, b, &comparison->options->match, &match);
   for (size_t i = 0; !err && i < match.num_pairs; i++)
     for (size_t k = 0; !err && k < match.pairs[i].baseline->num_series; k++) {

@@ -50,7 +50,7 @@ static int read_as(const struct compare_reader *reader, struct compare_run *run,
     return err;
   if (run->num_rows == rows && base == 0)
     return fail(WEFT_ERR_PROTOCOL, "it is a %s without a single row%s%s", reader->name,
-                run->left_out ? " that its benchmark believed: " : "", run->left_out ? run->why_left : "");
+                run->left_out ? " that its benchmark accepted: " : "", run->left_out ? run->why_left : "");
   if (*run->format && strcmp(run->format, reader->name) != 0)
     snprintf(run->format, sizeof run->format, "several formats");
   else
@@ -85,7 +85,7 @@ static int read_whole(FILE *file, const char *name, struct text *text) {
   if (ferror(file))
     return fail_errno(errno, "%s: cannot read it", name);
   if (text->size > most)
-    return fail(WEFT_ERR_LIMIT, "%s: is larger than 1 GiB, which no results are", name);
+    return fail(WEFT_ERR_LIMIT, "%s: is larger than 1 GiB: results are never that large", name);
   text_add_bytes(text, "", 0);
   return block && !text->failed ? 0 : fail(WEFT_ERR_NOMEM, "%s: no memory to read it", name);
 }

@@ -78,8 +78,8 @@ static int ambiguous(const struct compare_run *run, const struct compare_run *ot
   differences(&first, a, b);
   differences(&second, b, a);
   int err = fail(WEFT_ERR_INVALID,
-                 "%s has rows that are one and the same for %s, as they differ in %s and in %s alone: choose one of "
-                 "these with --only KEY=VALUE",
+                 "%s has several rows for one row of %s, because they differ only in %s and in %s: choose one of these "
+                 "with --only KEY=VALUE",
                  run->label, other->label, first.size ? first.data : "nothing", second.size ? second.data : "nothing");
   text_free(&first);
   text_free(&second);
@@ -155,7 +155,7 @@ static void advise(struct text *text, const json_t *keys) {
                                             json_string_value(key));
   json_array_foreach(keys, i, key) text_add(text, "%s --ignore %.48s", i == 0 ? ":" : "", json_string_value(key));
   if (count > 0)
-    text_add(text, " compare%s them all the same", count == 1 ? "s" : "");
+    text_add(text, " compare%s them even so", count == 1 ? "s" : "");
 }
 
 static int nothing_in_common(const struct compare_run *a, const struct compare_run *b, const json_t *counts) {

@@ -33,7 +33,8 @@ static int find_cache(bool make, char folder[KEPT_PATH]) {
   else if (home && *home == '/')
     size = snprintf(folder, KEPT_PATH, "%s/.cache", home);
   else
-    return fail(WEFT_ERR_UNSUPPORTED, "neither XDG_CACHE_HOME nor HOME names a folder: want one where bounds are kept");
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "neither XDG_CACHE_HOME nor HOME names a folder: want one of them, as bounds are kept there");
   if (size >= KEPT_PATH - 64)
     return fail(WEFT_ERR_LIMIT, "the folder of XDG_CACHE_HOME or HOME has a name of %d bytes: want less than %d", size,
                 KEPT_PATH - 64);
@@ -96,9 +97,9 @@ int limits_kept_save(const char *path, const struct limits_hardware *hardware, c
 static int check_format(const json_t *json) {
   const json_t *version = json_object_get(json, FORMAT);
   if (!json_is_integer(version))
-    return fail(WEFT_ERR_PROTOCOL, "there is no number \"" FORMAT "\": these are no kept bounds");
+    return fail(WEFT_ERR_PROTOCOL, "there is no number \"" FORMAT "\": these are not kept bounds");
   if (json_integer_value(version) != KEPT_VERSION)
-    return fail(WEFT_ERR_VERSION, "they are of format %" JSON_INTEGER_FORMAT ", and this weft reads format %d",
+    return fail(WEFT_ERR_VERSION, "they are of format %" JSON_INTEGER_FORMAT ", but this weft reads format %d",
                 json_integer_value(version), KEPT_VERSION);
   return 0;
 }

@@ -30,8 +30,8 @@ static void describe_origin(struct limits *limits, int rc) {
     snprintf(out, cap, "as the hardware describes itself: 'weft bench limits' measures this host");
   else
     snprintf(out, cap,
-             "as the hardware describes itself, for what was kept is not used: %.300s; 'weft bench limits' "
-             "measures anew",
+             "as the hardware describes itself, because the kept bounds are not used: %.300s; 'weft bench limits' "
+             "measures again",
              weft_last_error());
 }
 

@@ -20,7 +20,7 @@ static const char *mark_of(const struct limits_claim *claim) {
   if (claim->same_gpu)
     return "both ends are on one GPU, so the bytes were copied within its memory and crossed no link";
   if (claim->cached)
-    return "the file was served by the page cache, so this is the speed of memory, and not of the disk";
+    return "the page cache served the file, so this is the speed of memory, not of the disk";
   return NULL;
 }
 
@@ -35,14 +35,15 @@ bool limits_refuse(const struct limits_claim *claim, char *why, size_t cap) {
     return false;
   if (claim->window_s > 0 && claim->window_s < SHORT_S)
     snprintf(why, cap,
-             "%.4g GB/s is above the bound of %s, %.4g GB/s: it was measured in %.3g us, and a window below 1 ms is "
-             "too short; want more iterations",
+             "%.4g GB/s is above the bound of %s, %.4g GB/s: it was measured in %.3g us, but less than 1 ms is too "
+             "short; want more iterations",
              claim->gbps, bound->name, bound->gbps, claim->window_s * 1e6);
   else
     snprintf(why, cap, "%.4g GB/s is above the bound of %s, %.4g GB/s (%s)%s", claim->gbps, bound->name, bound->gbps,
              bound->measured ? "measured" : "described by the hardware",
-             bound->measured ? ": if the host was busy when that was measured, 'weft bench limits' measures it anew"
-                             : "");
+             bound->measured
+                 ? ": if the host was busy when the bound was measured, measure it again with 'weft bench limits'"
+                 : "");
   return true;
 }
 

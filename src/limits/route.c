@@ -66,7 +66,7 @@ static const char *origin_of(const struct limits_entry *entry) {
 // Adds up all named NICs, or, if none is named, all that have a link: no transfer is faster than all of them together.
 static void of_nics(const struct limits *limits, const char *devices, struct limits_bound *bound) {
   uint32_t count = 0;
-  nobody_knows(bound, "network", "no NIC on the route says how fast its link is");
+  nobody_knows(bound, "network", "no NIC on the route reports the speed of its link");
   for (uint32_t i = 0; i < limits->table.count; i++) {
     const struct limits_entry *entry = &limits->table.list[i];
     if (entry->kind != LIMITS_NIC || (devices && *devices && !names(devices, entry->device)))
@@ -98,9 +98,9 @@ static void of_gpu(struct limits *limits, enum limits_kind kind, uint32_t a, uin
   if (entry)
     take(bound, entry);
   else
-    nobody_knows(bound, name,
-                 "neither NVML nor sysfs says how fast this GPU's links are, and 'weft bench limits' has "
-                 "not measured them");
+    nobody_knows(
+        bound, name,
+        "neither NVML nor sysfs reports the speed of this GPU's links, and 'weft bench limits' has not measured them");
 }
 
 static void of_gpus(struct limits *limits, const struct limits_route *route, struct limits_bound *bound) {
@@ -123,7 +123,7 @@ void limits_gpu_link_bound(struct limits *limits, struct limits_bound *bound) {
   if (best)
     take(bound, best);
   else
-    nobody_knows(bound, "gpu link", "neither NVML nor sysfs says how fast the links of this host's GPUs are");
+    nobody_knows(bound, "gpu link", "neither NVML nor sysfs reports the speed of the links of this host's GPUs");
 }
 
 // --- storage ---
@@ -135,7 +135,7 @@ static void of_file(const struct limits *limits, const struct limits_route *rout
   char device[LIMITS_DEVICE], key[LIMITS_DEVICE], detail[LIMITS_DETAIL];
   bool in_memory = false;
   if (!path || !limits_disk_of(path, device, &in_memory)) {
-    nobody_knows(bound, "disk", "the file is not there, so nobody knows its disk");
+    nobody_knows(bound, "disk", "the file does not exist, so its disk is not known");
     return;
   }
   if (in_memory) {
@@ -151,8 +151,8 @@ static void of_file(const struct limits *limits, const struct limits_route *rout
   double gbps = limits_disk_gbps(limits->hardware.root, device, detail, sizeof detail);
   if (gbps < 0 && limits_table_find(&limits->table, kind, NULL, NULL))
     snprintf(detail, sizeof detail,
-             "what is kept is of another disk than the file's (%.20s), or of one that nothing but its number named "
-             "before the host was started again; 'weft bench limits --path' measures it",
+             "the kept bounds are of another disk than that of the file (%.20s), or of a disk that only its number "
+             "identified before the host was restarted; 'weft bench limits --path' measures it",
              device);
   nobody_knows(bound, "disk", detail);
   snprintf(bound->name, sizeof bound->name, "disk %.20s", device);
@@ -166,7 +166,7 @@ static bool is_loopback(const char *host) {
 static void of_objects(const struct limits *limits, const struct limits_route *route, struct limits_bound *bound) {
   const struct limits_end *store = route->from.memory == LIMITS_OBJECT ? &route->from : &route->to;
   if (!store->host)
-    nobody_knows(bound, "object store", "where the store is, is not known");
+    nobody_knows(bound, "object store", "the place of the store is not known");
   else if (is_loopback(store->host))
     of_loopback(limits, bound);
   else
@@ -215,7 +215,7 @@ void limits_route_bound(struct limits *limits, const struct limits_route *route,
       within_host(limits, route, bound);
   } else if (is(route->transport, "cuda")) {
     nobody_knows(bound, "nvlink",
-                 "the two GPUs are of two hosts of one NVLink domain, of which only one is known here");
+                 "the two GPUs are on two hosts of one NVLink domain, and only one of the hosts is known here");
   } else {
     of_nics(limits, route->devices, bound);
     if (ends_in(route, LIMITS_CUDA)) { // only the end on this host; the other host knows its own end

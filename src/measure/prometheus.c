@@ -176,9 +176,9 @@ static void put_family(struct text *text, const struct figures *figures, char **
   text_add(&name, "weft_bench_");
   add_name(&name, figure->name);
   text_add(&name, "%s%s", part_words[part], unit_of(figure)->suffix);
-  static const char *const helps[NUM_PARTS] = {"A figure of a benchmark; of a distribution its mean.",
+  static const char *const helps[NUM_PARTS] = {"A figure of a benchmark; for a distribution its mean.",
                                                "Percentiles of a figure of a benchmark; 0 is the least, 1 the most.",
-                                               "What the hardware allows of a figure of a benchmark."};
+                                               "The most that the hardware allows for a figure of a benchmark."};
   if (name.data)
     metrics_put_family(text, name.data, "gauge", "", helps[part]);
   for (uint32_t r = first; r < figures->num_rows && name.data; r++) {
@@ -206,9 +206,9 @@ static int write_figures(FILE *out, const void *arg) {
           put_family(&text, figures, labels, r, f, (enum part)part);
   struct text kind = {0};
   prometheus_label(&kind, "kind", figures->kind);
-  metrics_put_family(&text, "weft_bench_passed", "gauge", "", "1: the benchmark was whole, and nothing failed.");
+  metrics_put_family(&text, "weft_bench_passed", "gauge", "", "1 if the benchmark was complete, and nothing failed.");
   metrics_put_gauge(&text, "weft_bench_passed", kind.data ? kind.data : "", figures->passed && figures->complete);
-  metrics_put_family(&text, "weft_bench_elapsed_seconds", "gauge", "", "What the benchmark took.");
+  metrics_put_family(&text, "weft_bench_elapsed_seconds", "gauge", "", "Duration of the benchmark.");
   metrics_put_gauge(&text, "weft_bench_elapsed_seconds", kind.data ? kind.data : "", figures->elapsed_s);
   text_free(&kind);
   for (uint32_t r = 0; labels && r < figures->num_rows; r++)

@@ -28,8 +28,8 @@ static void put_run(struct text *text, const struct results *results) {
     const char *name, *help;
     double value;
   } rows[] = {
-      {"weft_elastic_passed", "1: every phase passed on every rank.", results->passed},
-      {"weft_elastic_elapsed_seconds", "What the run took.", results->elapsed_s},
+      {"weft_elastic_passed", "1 if every phase passed on every rank.", results->passed},
+      {"weft_elastic_elapsed_seconds", "Duration of the run.", results->elapsed_s},
       {"weft_elastic_bandwidth_bytes_per_second",
        "Logical dispatch and combine of the last phase that passed, mean of its ranks.",
        results_default_metric(results) * 1e9},

@@ -45,7 +45,7 @@ void report_add_shortage(struct text *text, const struct results *results) {
              at->usable, at->usable == 1 ? "" : "s", at->host);
   }
   if (text->size > 0)
-    text_add(text, ": processors are short, so the figures are of waiting for them, too");
+    text_add(text, ": too few processors, so the figures include waiting for them");
 }
 
 // --- throughput ---
@@ -109,7 +109,7 @@ static void add_ratio(struct text *text, const struct results *results, bool of_
   text_add(text, " moved %.2f GB/s on the wire in phase %" PRIu32 ", %.3g %% of it", most, phase->index,
            100 * most / gbps);
   if (most > 1.05 * gbps)
-    text_add(text, ", which cannot be true: measure the bound anew with 'weft bench limits'");
+    text_add(text, ", which cannot be true: measure the bound again with 'weft bench limits'");
 }
 
 void report_add_bound(struct text *text, const struct results *results) {

@@ -104,7 +104,7 @@ static int finish(FILE *out, struct table *table, const struct report_options *o
   const struct table_look look = {options->color, options->unicode, report_width(options)};
   size_t left_out = failed ? 0 : table_print(out, table, &look);
   if (left_out > 0)
-    fprintf(out, "%zu column%s left out: the lines are too short (CSV and JSON have all)\n", left_out,
+    fprintf(out, "%zu column%s left out: the lines are too short (CSV and JSON have all columns)\n", left_out,
             left_out == 1 ? " is" : "s are");
   table_free(table);
   return failed ? fail(WEFT_ERR_NOMEM, "no memory for the report") : 0;
@@ -223,7 +223,9 @@ int report_transitions(FILE *out, const struct results *results, const struct re
   fputc('\n', out);
   table_print_text(out, options->color, TABLE_BOLD, "transitions", LABEL);
   fputs(options->color ? "\033[2m" : "", out);
-  wrap_write(out, "first op: a joiner's first good dispatch; found: by a survivor, median of all; out: of the view",
+  wrap_write(out,
+             "first op: first good dispatch of a joiner; found: loss noticed by a survivor, median of all; out: "
+             "removed from the view",
              LABEL, LABEL, report_width(options));
   fputs(options->color ? "\033[0m" : "", out);
   struct table table = {.columns = transition_columns, .num_columns = COUNT(transition_columns)};

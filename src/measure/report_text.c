@@ -154,7 +154,7 @@ static void print_header(FILE *out, const struct results *results, const struct 
   print_labelled(out, options, "store", TABLE_DIM, TABLE_PLAIN, results->store);
   print_labelled(
       out, options, "GB/s", TABLE_DIM, TABLE_PLAIN,
-      "logical counts every (token, expert) selection; wire what left the rank, a token once to each other rank");
+      "logical counts every (token, expert) selection; wire counts the bytes sent, a token once to each other rank");
   report_add_bound(&bound, results);
   print_labelled(out, options, "bound", TABLE_DIM, TABLE_PLAIN, bound.data ? bound.data : "");
   text_free(&run);

@@ -20,13 +20,13 @@ enum { FOR_ALL = 0666, FOR_THIS_USER = 0600 };
 int whole_file_check_place(const char *path) {
   struct stat status;
   if (lstat(path, &status) != 0)
-    return errno == ENOENT ? 0 : fail_errno(errno, "%s: cannot look at it", path);
+    return errno == ENOENT ? 0 : fail_errno(errno, "%s: cannot stat it", path);
   if (S_ISREG(status.st_mode))
     return 0;
   return fail(WEFT_ERR_SYSTEM, "%s: %s: want the name of a file, which is made or replaced", path,
               S_ISDIR(status.st_mode)   ? "it is a directory"
               : S_ISLNK(status.st_mode) ? "it is a link"
-                                        : "it is no regular file");
+                                        : "it is not a regular file");
 }
 
 static int create(const char *path, mode_t mode, char **temporary, int *fd) {
@@ -128,5 +128,5 @@ int whole_file_check_input(const char *option, const char *output, const char *i
   bool fits = (size_t)snprintf(results, sizeof results, "%s/results.json", input) < sizeof results;
   if (!whole_file_is_one(output, input) && !(fits && whole_file_is_one(output, results)))
     return 0;
-  return fail(WEFT_ERR_INVALID, "%s is to be read, and to be written by --%s: want another file there", output, option);
+  return fail(WEFT_ERR_INVALID, "%s would be read and also written by --%s: want another file there", output, option);
 }

@@ -68,7 +68,7 @@ static int full(const struct meet *meet) {
   struct text who = {0};
   add_holders(meet, ALL, &who);
   int err = fail(WEFT_ERR_INVALID,
-                 "this worker is too late: the benchmark at %s in the store %s has all its %u worker%s already (%s); "
+                 "this worker is too late: the benchmark at %s in the store %s already has all its %u worker%s (%s); "
                  "want another name for another benchmark, or one worker less",
                  meet->prefix, weft_store_name(meet->store), meet->open_size, text_s(meet->open_size),
                  who.data ? who.data : "?");
@@ -79,11 +79,10 @@ static int full(const struct meet *meet) {
 static int never_free(const struct meet *meet) {
   struct text who = {0};
   add_holders(meet, ALL, &who);
-  int err =
-      fail(WEFT_ERR_TIMEOUT,
-           "workers of an earlier benchmark at %s in the store %s have not ended: %s; want them ended, or another "
-           "name for this benchmark",
-           meet->prefix, weft_store_name(meet->store), who.data ? who.data : "?");
+  int err = fail(WEFT_ERR_TIMEOUT,
+                 "workers of an earlier benchmark at %s in the store %s still run: %s; end them, or want another name "
+                 "for this benchmark",
+                 meet->prefix, weft_store_name(meet->store), who.data ? who.data : "?");
   text_free(&who);
   return err;
 }
@@ -117,11 +116,10 @@ static int not_all_came(const struct meet *meet) {
 }
 
 static int nobody_began(const struct meet *meet) {
-  return fail(
-      meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
-      "nobody began the benchmark at %s in the store %s in time: want the worker that has the store, which is to "
-      "be the first, as well",
-      meet->prefix, weft_store_name(meet->store));
+  return fail(meet->away_ns ? WEFT_ERR_UNREACHABLE : WEFT_ERR_TIMEOUT,
+              "no worker began the benchmark at %s in the store %s in time: start the worker that has the store, which "
+              "has to be the first",
+              meet->prefix, weft_store_name(meet->store));
 }
 
 // Out of time without a rank. A worker that has tried to claim one has found no earlier benchmark in its way.

@@ -165,7 +165,7 @@ static void hear_called(struct meet_linker *linker, struct connection *called) {
   if (called->have >= MEET_ID_SIZE - 1 && memcmp(called->heard, called->id, MEET_ID_SIZE - 1) != 0) {
     drop(linker, called);
     if (called->same_place) // else its address may mean somebody else here
-      say_dead(linker, called, "its process has ended, and another one has its port");
+      say_dead(linker, called, "its process has ended, and another process uses its port");
   }
 }
 

@@ -273,7 +273,7 @@ static void delete_worker(struct meet *meet, uint32_t rank) {
   if (!meet->joined || strcmp(worker->meeting, meet->meeting) != 0 || (!meet->met && worker->end == MEET_LEFT))
     meet_worker_free(worker); // free for somebody else
   else if (worker->end == MEET_GOING)
-    end_worker(meet, rank, MEET_LOST, "its keys have gone from the store, as its lease was not renewed");
+    end_worker(meet, rank, MEET_LOST, "its keys are gone from the store, because its lease was not renewed");
 }
 
 void meet_state_delete(struct meet *meet, const char *text) {

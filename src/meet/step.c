@@ -40,8 +40,7 @@ static int somebody_left(struct meet *meet, void *arg) {
   if (!left_before(meet, step, &rank))
     return 0;
   meet_add_name(meet, rank, &who);
-  int err =
-      fail(WEFT_ERR_PEER_LOST, "%s has left before it reached \"%s\"", who.data ? who.data : "a worker", step->name);
+  int err = fail(WEFT_ERR_PEER_LOST, "%s left before it reached \"%s\"", who.data ? who.data : "a worker", step->name);
   text_free(&who);
   return err;
 }
@@ -104,7 +103,7 @@ static int check(struct meet *meet, const struct step *step) {
     if (name && strcmp(name, step->name) == 0)
       continue;
     meet_add_name(meet, rank, &who);
-    err = fail(WEFT_ERR_PROTOCOL, "%s is at \"%s\" where this worker is at \"%s\": want one version of weft everywhere",
+    err = fail(WEFT_ERR_PROTOCOL, "%s is at \"%s\", but this worker is at \"%s\": want one version of weft everywhere",
                who.data ? who.data : "a worker", name ? name : "?", step->name);
   }
   text_free(&who);

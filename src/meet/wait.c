@@ -19,14 +19,14 @@ static int somebody_lost(const struct meet *meet) {
 
 int meet_obstacle(struct meet *meet) {
   if (meet->joined && meet->workers[meet->rank].end == MEET_LOST)
-    return fail(WEFT_ERR_FENCED, "the others took this worker, rank %u, for dead: %s", meet->rank,
+    return fail(WEFT_ERR_FENCED, "the other workers considered this worker, rank %u, dead: %s", meet->rank,
                 meet->workers[meet->rank].why ? meet->workers[meet->rank].why : "?");
   if (atomic_load(&meet->lost))
     return somebody_lost(meet);
   if (meet->lease_ended)
     return fail(WEFT_ERR_FENCED,
-                "the keys of this worker have gone from the store %s: it was restarted, or this worker stood still for "
-                "more than %d s",
+                "the keys of this worker are gone from the store %s: the store was restarted, or this worker was "
+                "stopped for more than %d s",
                 weft_store_name(meet->store), MEET_TTL_S);
   if (meet->away_ns && clock_ns() - meet->away_ns > MEET_SILENCE_MS * UINT64_C(1000000))
     return fail(WEFT_ERR_UNREACHABLE, "the store %s has not answered for %d ms", weft_store_name(meet->store),

@@ -94,7 +94,7 @@ int p2p_bench_run(struct p2p_bench *bench) {
     }
   }
   if (bench->report.rows == 0)
-    return fail(WEFT_ERR_INVALID, "a notification has at most %d bytes, and every size is above that",
+    return fail(WEFT_ERR_INVALID, "a notification has at most %d bytes, but every size is larger",
                 WEFT_AGENT_MAX_NOTIFICATION);
   return 0;
 }

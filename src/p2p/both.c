@@ -186,8 +186,8 @@ static void settle(const struct both *both, const struct p2p_load *load, const s
   result->gbps = result->peer_gbps = 0;
   if (ns < (double)both->least_ns / 2 || here < 1 || there < 1) {
     snprintf(result->refused, sizeof result->refused,
-             "the two directions had %.3g ms in common, with %.0f transfers of the initiator's and %.0f of the "
-             "target's: want %.3g ms or more, and some of each; want more iterations",
+             "the two directions ran at the same time for %.3g ms, with %.0f transfers of the initiator and %.0f of "
+             "the target: want %.3g ms or more, and some transfers of each, so want more iterations",
              ns / 1e6, here, there, (double)both->least_ns / 2e6);
     return;
   }

@@ -102,9 +102,7 @@ int p2p_gpus_choose(const struct p2p_config *config, uint32_t *target) {
   process_end(pid); // it has answered, or will not answer
   if (used < sizeof answer)
     return fail(WEFT_ERR_UNSUPPORTED,
-                "the CUDA driver did not say within %d s which GPUs there are, or crashed: see "
-                "'weft doctor'",
-                DRIVER_MS / 1000);
+                "the CUDA driver did not list the GPUs within %d s, or crashed: see 'weft doctor'", DRIVER_MS / 1000);
   if (answer.rc != 0)
     return fail(answer.rc, "%s", answer.text);
   *target = answer.target;

@@ -33,7 +33,7 @@ static int meet_when_there(struct p2p_bench *one, const char *address) {
   uint64_t until = clock_deadline_ms((uint64_t)config->startup_timeout_s * 1000u);
   int rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);
   if (rc == WEFT_ERR_UNREACHABLE && !clock_passed(until) && !config->quiet)
-    fprintf(stderr, "weft p2p: waits for a target at %s, for up to %u s\n", address, config->startup_timeout_s);
+    fprintf(stderr, "weft p2p: waiting for a target at %s, for up to %u s\n", address, config->startup_timeout_s);
   while (rc == WEFT_ERR_UNREACHABLE && !clock_passed(until)) {
     nanosleep(&pause, NULL);
     rc = weft_agent_meet(one->session.agent, address, config->timeout_ms, &one->session.peer);

@@ -47,8 +47,8 @@ static int hear_port(int in, pid_t pid, uint32_t timeout_ms, uint16_t *port) {
   timeout_ms = timeout_ms > START_MS ? timeout_ms : START_MS;
   int ready = await_port(in, timeout_ms);
   if (ready == 0)
-    return fail(WEFT_ERR_TIMEOUT, "the target, process %d, did not say at which port it listens within %.1f s",
-                (int)pid, timeout_ms / 1e3);
+    return fail(WEFT_ERR_TIMEOUT, "the target, process %d, did not print its port within %.1f s", (int)pid,
+                timeout_ms / 1e3);
   if (ready < 0)
     return fail_errno(errno, "cannot wait for the target, process %d", (int)pid);
   if (read(in, port, sizeof *port) == sizeof *port)

@@ -80,12 +80,11 @@ static int check_storage(const struct p2p_config *config) {
                 "is measured without --mode",
                 kind, p2p_mode_names[config->mode]);
   if (config->op == P2P_OP_NOTIFY)
-    return fail(WEFT_ERR_INVALID, "--memory %s and --op notify contradict each other: nobody is there to notify", kind);
+    return fail(WEFT_ERR_INVALID, "--memory %s and --op notify contradict each other: storage cannot be notified",
+                kind);
   if (config->bidirectional)
     return fail(WEFT_ERR_INVALID,
-                "--memory %s and --bidirectional contradict each other: storage does not read or "
-                "write by itself",
-                kind);
+                "--memory %s and --bidirectional contradict each other: storage does not start transfers itself", kind);
   return 0;
 }
 
@@ -106,11 +105,11 @@ int p2p_check(const struct p2p_config *config) {
     if (rc != 0)
       return rc;
   } else if (config->path || config->overwrite) {
-    return fail(WEFT_ERR_INVALID, "--%s is given, and --memory is %s: want --memory file or object",
+    return fail(WEFT_ERR_INVALID, "--%s is given, but --memory is %s: want --memory file or object",
                 config->path ? "path" : "overwrite", p2p_memory_names[config->memory]);
   }
   if (config->target_gpu != P2P_GPU_OTHER && (config->memory != P2P_MEMORY_CUDA || config->mode != P2P_LOCAL))
-    return fail(WEFT_ERR_INVALID, "--target-gpu-id is for --cuda in --mode local: a target of its own has --gpu-id");
+    return fail(WEFT_ERR_INVALID, "--target-gpu-id is for --cuda in --mode local: a separate target uses --gpu-id");
   return check_transports(config->transport, config->memory);
 }
 
@@ -151,11 +150,10 @@ int p2p_sizes_parse(const char *text, struct p2p_sizes *sizes) {
       return fail(WEFT_ERR_INVALID, "more than %d sizes", P2P_MAX_SIZES);
     uint64_t *bytes = &sizes->bytes[sizes->count++];
     if (!parse_one(at, size, bytes))
-      return fail(
-          WEFT_ERR_INVALID,
-          "\"%.*s\" is not a size: want 1 to 1TB, a number with B, KB, MB, GB or TB (powers of 1024) behind it, "
-          "and commas between several",
-          (int)(size < 40 ? size : 40), at);
+      return fail(WEFT_ERR_INVALID,
+                  "\"%.*s\" is not a size: want 1 to 1TB, as a number followed by B, KB, MB, GB or TB (powers of "
+                  "1024); separate several sizes by commas",
+                  (int)(size < 40 ? size : 40), at);
     if (*bytes > sizes->largest)
       sizes->largest = *bytes;
     at += size;

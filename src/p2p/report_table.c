@@ -83,7 +83,7 @@ static void put_groups(const struct p2p_report *report) {
 static void put_ends(const struct p2p_report *report) {
   const struct p2p_ends *ends = &report->ends;
   if (ends->same_gpu)
-    fprintf(report->out, "both ends are GPU %s: copies within one GPU's memory, no link\n",
+    fprintf(report->out, "both ends are on GPU %s: copies within the memory of one GPU, without a link\n",
             strchr(ends->here, ':') + 1);
   else if (strchr(ends->here, ':') || strchr(ends->there, ':'))
     fprintf(report->out, "initiator: %s, target: %s\n", ends->here, ends->there);

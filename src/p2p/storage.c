@@ -22,8 +22,8 @@ static bool writes(const struct p2p_config *config) {
 
 static int refuse_existing(const char *what, const char *path) {
   return fail(WEFT_ERR_EXISTS,
-              "%s %s is there already, and this would overwrite it: name another --path, give --overwrite, or read "
-              "what is there with --op read --no-check",
+              "%s %s exists already, and this would overwrite it: name another --path, give --overwrite, or only read "
+              "it with --op read --no-check",
               what, path);
 }
 

@@ -35,7 +35,7 @@ static int may_lend(const struct target *target, uint64_t bytes) {
     return fail(WEFT_ERR_PROTOCOL, "the initiator requests a buffer of 0 bytes: want 1 or more");
   if (bytes <= target->lend)
     return 0;
-  return fail(WEFT_ERR_LIMIT, "the initiator requests a buffer of %s, and this target offers %s at most (--lend)",
+  return fail(WEFT_ERR_LIMIT, "the initiator requests a buffer of %s, but this target offers at most %s (--lend)",
               p2p_size_text(bytes, wanted, sizeof wanted), p2p_size_text(target->lend, most, sizeof most));
 }
 
@@ -44,8 +44,8 @@ static int hello(struct target *target, const json_t *message) {
   int rc = p2p_number(message, "version", &version);
   if (rc == 0 && version != P2P_VERSION)
     rc = fail(WEFT_ERR_VERSION,
-              "the target's weft p2p uses version %d of the protocol, and the initiator's version %" PRIu64
-              ": take one Weft for both",
+              "the target's weft p2p uses version %d, but the initiator's uses version %" PRIu64
+              ": use one Weft for both",
               P2P_VERSION, version);
   if (rc == 0)
     rc = p2p_number(message, "bytes", &bytes);
@@ -133,8 +133,8 @@ static int next_initiator(struct target *target, json_t **hello) {
   int rc = p2p_receive(&target->session, target->wait_limit_ms, hello);
   if (rc == WEFT_ERR_TIMEOUT && target->session.peer == 0)
     rc = fail(rc,
-              "no initiator came to %s, port %u, within %.1f s: start one sooner, or give a larger --timeout-ms, "
-              "or --forever to wait without end",
+              "no initiator connected to %s, port %u, within %.1f s: start one sooner, give a larger --timeout-ms, or "
+              "give --forever to wait without a limit",
               config->listen, target->port, target->wait_limit_ms / 1e3);
   return rc;
 }

@@ -49,7 +49,7 @@ int page_save_files(const char *path, const char *const *files, size_t count) {
   if (kind != PAGE_FILE_COMPARISON)
     return save_figures(path, files, count);
   if (count > 1)
-    return fail(WEFT_ERR_INVALID, "%s is a comparison, which has a page of its own: want no other file beside it",
+    return fail(WEFT_ERR_INVALID, "%s is a comparison, which needs a page of its own: want no other file beside it",
                 files[0]);
   return save_comparison(path, files[0]);
 }

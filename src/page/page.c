@@ -42,7 +42,7 @@ static int check_comparison(const json_t *comparison) {
   json_t *rows = json_object_get(comparison, "rows"), *row;
   size_t i;
   if (!json_is_integer(json_object_get(comparison, "weft_comparison")))
-    return fail(WEFT_ERR_INVALID, "weft_comparison: is missing or not an integer: this is no comparison of weft's");
+    return fail(WEFT_ERR_INVALID, "weft_comparison: is missing or not an integer: this is not a comparison of weft");
   if (!json_is_array(rows))
     return fail(WEFT_ERR_PROTOCOL, "rows: is missing or not a list");
   json_array_foreach(rows, i, row) {

@@ -89,7 +89,7 @@ int plan_check_slots(const struct plan *plan, uint32_t slots) {
                   "phase %u has %u live rank%s%s, but there %s %u process slot%s: the plan needs %u "
                   "(--num-processes, on all agents together)",
                   i, named, named == 1 ? "" : "s",
-                  need > named ? ", all of them new, for which a rank of the phase before waits" : "",
+                  need > named ? ", all of them new, and a rank of the previous phase has to wait for them" : "",
                   slots == 1 ? "is" : "are", slots, slots == 1 ? "" : "s", plan->num_processes);
   }
   return 0;

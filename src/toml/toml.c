@@ -31,7 +31,7 @@ int toml_load(struct toml_value **root, const char *path) {
   struct text text = {0};
   int err = read_all(path, &text);
   if (!err && text.data && strlen(text.data) != text.size)
-    err = fail(WEFT_ERR_INVALID, "%s: it is not TOML: there is a NUL in it", path);
+    err = fail(WEFT_ERR_INVALID, "%s: it is not TOML: it contains a NUL character", path);
   if (!err)
     err = toml_parse(root, path, text.data ? text.data : "");
   text_free(&text);

@@ -140,7 +140,7 @@ public:
   const char *find() {
     while (*at) {
       if (static_cast<unsigned char>(*at) >= 0x80)
-        return "a character that only strings and comments may have";
+        return "a character that is allowed only in strings and comments";
       count_name();
       if (names > MOST_NAMES)
         return "more than 16 names in a key";
@@ -221,7 +221,7 @@ extern "C" int toml_parse(struct toml_value **root, const char *path, const char
     return 0;
   } catch (const parser_confused &) {
     return fail(WEFT_ERR_INVALID,
-                "%s: it is not TOML: the parser did not understand it; look for [ without a name behind it", path);
+                "%s: it is not TOML: the parser did not understand it; look for a [ that no name follows", path);
   } catch (const std::bad_alloc &) {
     return fail(WEFT_ERR_NOMEM, "no memory for %s", path);
   }

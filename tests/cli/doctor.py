@@ -90,7 +90,7 @@ class Doctor(tool.ToolTest):
                                   str(tool.TIMEOUT_S)], env=tool.environment(WEFT_TOKEN="a word"),
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self.addCleanup(lambda: early.poll() is None and early.kill())
-        self.assertIn(f"waits for another at 127.0.0.1:{port}", early.stderr.readline())
+        self.assertIn(f"waiting for another weft doctor at 127.0.0.1:{port}", early.stderr.readline())
         late = Listener(port, WEFT_TOKEN="a word")
         out, _ = early.communicate(timeout=tool.TIMEOUT_S)
         found = {row["check"]: row["grade"] for row in json.loads(out)["findings"]}

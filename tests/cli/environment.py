@@ -15,13 +15,13 @@ WRONG = [
     ("WEFT_EP_KERNELS", "sse", '"sse" is none of portable, avx2', ["elastic"]),
     ("WEFT_EP_TRANSPORT", "nvlnik", '"nvlnik" is none of nvlink, ofi, ucx, shm, none; did you mean nvlink?',
      ["elastic"]),
-    ("WEFT_CPUS", "3-1", '"3-1" is no list of processors; want one like 0-3,8, or any', ["p2p"]),
+    ("WEFT_CPUS", "3-1", '"3-1" is not a list of processors; want one like 0-3,8, or any', ["p2p"]),
     ("WEFT_NICS", "a,,b", '"" is not the name of a NIC', ["p2p"]),
     ("WEFT_OFI_NICS", "a b", '"a b" is not the name of a NIC', ["p2p"]),
     ("WEFT_EP_ONCE", "maybe", '"maybe" is none of yes, no', ["elastic"]),
     ("WEFT_ADDRESS", "10.0.0", '"10.0.0" is not a numeric address', ["elastic"]),
     ("WEFT_INTERFACE", "nic/0", '"nic/0" is not an interface of this host', ["elastic"]),
-    ("WEFT_HOST_ID", "my host", '"my host" is no host id; want at most 63 characters', ["elastic"]),
+    ("WEFT_HOST_ID", "my host", '"my host" is not a host id; want at most 63 characters', ["elastic"]),
     ("WEFT_UCX_PLUGIN", "libweft_ucx.so.0", '"libweft_ucx.so.0" is not a full path', None),
     ("WEFT_OFI_PLUGIN", "/nowhere/x.so", "there is no file /nowhere/x.so: No such file or directory", None),
     ("WEFT_CUDA_PLUGIN", "x", '"x" is not a full path', None),
@@ -35,15 +35,15 @@ WRONG = [
 class Environment(tool.ToolTest):
     def test_every_command_names_what_means_nothing(self):
         for arguments in DESCRIBE:
-            self.warns("weft: WEFT_TOKNE is set but means nothing; did you mean WEFT_TOKEN?\n", *arguments,
+            self.warns("weft: WEFT_TOKNE is set but has no meaning; did you mean WEFT_TOKEN?\n", *arguments,
                        WEFT_TOKNE="x")
-        self.refused(2, "weft: WEFT_TOKNE is set but means nothing", "elastc", WEFT_TOKNE="x")
-        self.refused(2, "weft: WEFT_TOKNE is set but means nothing", WEFT_TOKNE="x")
+        self.refused(2, "weft: WEFT_TOKNE is set but has no meaning", "elastc", WEFT_TOKNE="x")
+        self.refused(2, "weft: WEFT_TOKNE is set but has no meaning", WEFT_TOKNE="x")
         with tempfile.TemporaryDirectory() as directory:
-            self.refused(3, "weft: WEFT_TOKNE is set but means nothing", "report", directory, WEFT_TOKNE="x")
-        self.warns("weft: WEFT_XYZZY_PLUGH is set but means nothing\n", "version", WEFT_XYZZY_PLUGH="x")
+            self.refused(3, "weft: WEFT_TOKNE is set but has no meaning", "report", directory, WEFT_TOKNE="x")
+        self.warns("weft: WEFT_XYZZY_PLUGH is set but has no meaning\n", "version", WEFT_XYZZY_PLUGH="x")
         long = "WEFT_" + 100 * "X"
-        self.warns(f"weft: {long} is set but means nothing\n", "version", **{long: "x"})
+        self.warns(f"weft: {long} is set but has no meaning\n", "version", **{long: "x"})
 
     def test_every_command_names_what_is_wrong(self):
         for variable, value, says, _ in WRONG:

@@ -103,7 +103,7 @@ class Info(tool.ToolTest):
     def test_variables_that_mean_nothing_are_pointed_out(self):
         found = self.info_that_warns(WEFT_TOKNE="x")["unknown_variables"]
         self.assertEqual(found, [{"variable": "WEFT_TOKNE", "meant": "WEFT_TOKEN"}])
-        self.assertIn("WEFT_TOKNE is set but means nothing; did you mean WEFT_TOKEN?",
+        self.assertIn("WEFT_TOKNE is set but has no meaning; did you mean WEFT_TOKEN?",
                       self.warns("WEFT_TOKNE", "info", WEFT_TOKNE="x"))
         self.assertEqual(self.info(WEFT_TOKEN="x", WEFT_LOG="warn")["unknown_variables"], [])
 

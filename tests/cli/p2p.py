@@ -115,7 +115,8 @@ class Gpus(tool.ToolTest):
         self.assertIs(said["same_gpu"], True)
         self.assertEqual([one for one in said["results"] if "refused" in one], [])
         text = self.passes("p2p", "--cuda", "-s", 8, "-n", 5, "--target-gpu-id", 0, **WITH_FAKE_GPUS)
-        self.assertEqual(text.splitlines()[0], "both ends are GPU 0: copies within one GPU's memory, no link")
+        self.assertEqual(text.splitlines()[0],
+                         "both ends are on GPU 0: copies within the memory of one GPU, without a link")
         text = self.passes("p2p", "--cuda", "-s", 8, "-n", 5, **WITH_FAKE_GPUS)
         self.assertEqual(text.splitlines()[0], "initiator: cuda:0, target: cuda:1")
 
@@ -193,7 +194,7 @@ class TwoSides(tool.ToolTest):
                         self.assertNotIn(token.encode(), file.read())
                 tokens.add(token)
         self.assertEqual(len(tokens), 2)
-        self.refused(2, "wants the token", "p2p", "--mode", "initiator", "--port", 1)
+        self.refused(2, "needs the token", "p2p", "--mode", "initiator", "--port", 1)
 
     def test_a_token_is_not_told_into_a_file_that_others_read(self):
         with tempfile.TemporaryFile() as log:
@@ -210,7 +211,7 @@ class TwoSides(tool.ToolTest):
     def test_no_more_is_lent_than_was_said(self):
         with target("--forever", "--lend", "1MB") as (process, port):
             initiator = ("p2p", "--mode", "initiator", "--port", port, "-n", 5, "--depth", 1)
-            offered = "a buffer of 1048577 B, and this target offers 1 MiB at most"
+            offered = "a buffer of 1048577 B, but this target offers at most 1 MiB"
             self.refused(3, offered, *initiator, "-s", "1048577", **TOKEN)
             self.passes(*initiator, "-s", "1MB", **TOKEN)
             self.assertIsNone(process.poll())

@@ -51,7 +51,7 @@ class Files(tool.ToolTest):
 
     def test_a_file_that_is_there_is_left_alone(self):
         self.path.write_bytes(KEPT)
-        said = self.refused(1, "is there already", *self.file("-s", "8"))
+        said = self.refused(1, "exists already", *self.file("-s", "8"))
         self.assertIn("--overwrite", said)
         self.passes(*self.file("-s", "4", "--depth", 5, "--op", "read", "--no-check"))
         self.assertEqual(self.path.read_bytes(), KEPT)
@@ -104,7 +104,7 @@ class Objects(tool.ToolTest):
         self.assertEqual(said["target_memory"], "object")
         self.assertEqual({one["at_once"] for one in said["results"]}, {2})
         for key in ("trial", "trial.1"):  # they stay
-            self.refused(1, f"the object bucket/{key} is there already", *self.objects(key, "-s", "8"))
+            self.refused(1, f"the object bucket/{key} exists already", *self.objects(key, "-s", "8"))
             _, ran = measured(self.passes(*self.objects(key, "-s", "8", "--op", "read", "--no-check", "--json")))
             self.assertEqual(ran, [("read", 8, False, "object")])
         self.passes(*self.objects("trial", "-s", "8", "--overwrite", "--op", "write"))

@@ -51,8 +51,8 @@ class Listening(tool.ToolTest):
 class Waiting(tool.ToolTest):
     def test_a_target_that_nobody_comes_to(self):
         with target("--timeout-ms", 10, "--forever") as (patient, _):  # waits longer than the other one
-            said = self.refused(124, "no initiator came to 127.0.0.1, port ", "p2p", "--mode", "target", "--port", 0,
-                                "--ip", "127.0.0.1", "--quiet", "--timeout-ms", 200, **TOKEN)
+            said = self.refused(124, "no initiator connected to 127.0.0.1, port ", "p2p", "--mode", "target", "--port",
+                                0, "--ip", "127.0.0.1", "--quiet", "--timeout-ms", 200, **TOKEN)
             self.assertRegex(said, r"within 0\.2 s.*--timeout-ms.*--forever")
             self.assertIsNone(patient.poll())
 
@@ -71,7 +71,7 @@ class Waiting(tool.ToolTest):
         port = tool.free_port()
         command = [*initiator(port, "-s", 8, "-n", 5)[1:], "--startup-timeout", tool.TIMEOUT_S]
         with running(*command) as early:
-            self.assertIn(f"waits for a target at 127.0.0.1:{port}", early.stderr.readline())
+            self.assertIn(f"waiting for a target at 127.0.0.1:{port}", early.stderr.readline())
             with running("--mode", "target", "--port", port, "--ip", "127.0.0.1") as late:
                 out, errors = early.communicate(timeout=tool.TIMEOUT_S)
                 self.assertEqual((early.returncode, errors), (0, ""))
@@ -164,7 +164,7 @@ class Starting(tool.ToolTest):
             os.kill(process, 0)
 
     def test_a_target_that_stands_still(self):
-        self.start(124, "stops", r"process \d+, did not say at which port it listens within 5\.0 s")
+        self.start(124, "stops", r"process \d+, did not print its port within 5\.0 s")
 
     def test_a_target_that_ends(self):
         self.start(3, "ends", r"process \d+, ended before it listened")

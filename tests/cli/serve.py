@@ -81,7 +81,7 @@ class Serve(tool.ToolTest):
             state = os.stat(file)
             self.assertEqual((stat.S_IMODE(state.st_mode), state.st_uid), (0o600, os.geteuid()))
             server.ask("/v3/kv/range", {"key": "AA=="})
-            self.refused(2, "is there already", "serve", "--port", "0", "--write-token", file)
+            self.refused(2, "exists already", "serve", "--port", "0", "--write-token", file)
             same = self.server(WEFT_TOKEN_FILE=file)
             self.assertEqual(same.status("/v3/kv/range", {"key": "AA=="}, server.token), 200)
             self.end(server)
@@ -91,7 +91,7 @@ class Serve(tool.ToolTest):
         with tempfile.TemporaryDirectory() as directory:
             link, target = (os.path.join(directory, name) for name in ("link", "target"))
             os.symlink(target, link)
-            self.refused(2, "is there already", "serve", "--port", "0", "--write-token", link)
+            self.refused(2, "exists already", "serve", "--port", "0", "--write-token", link)
             self.assertFalse(os.path.exists(target))
 
     def test_a_token_is_not_told_into_a_file_that_others_read(self):

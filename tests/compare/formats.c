@@ -369,8 +369,8 @@ static void what_is_wrong_is_refused(void **state) {
   refused(WEFT_ERR_PROTOCOL, "line 3: run is 1.5: want a whole number", BENCH_HEAD "\n\n1.5,8,1,2,,\n");
   refused(WEFT_ERR_PROTOCOL, "run is 10000: want a whole number below 10000", BENCH_HEAD "\n10000,8,1,2,,\n");
   refused(WEFT_ERR_PROTOCOL, "line 1: there is no figure", "run,bytes,slowest,refused\n0,8,,\n");
-  refused(WEFT_ERR_PROTOCOL, "no column of a figure: x_bound", "run,x_p_mean,x_bound,a_s,a_bound,slowest,refused\n");
-  refused(WEFT_ERR_PROTOCOL, "no column of a figure: bytes", "run,a_s,a_bound,bytes,slowest,refused\n0,1,,8,,\n");
+  refused(WEFT_ERR_PROTOCOL, "not a column of a figure: x_bound", "run,x_p_mean,x_bound,a_s,a_bound,slowest,refused\n");
+  refused(WEFT_ERR_PROTOCOL, "not a column of a figure: bytes", "run,a_s,a_bound,bytes,slowest,refused\n0,1,,8,,\n");
   refused(WEFT_ERR_PROTOCOL, "has 2 values", "operation,bytes,iterations,at_once,transport\nread,1\n");
 }
 

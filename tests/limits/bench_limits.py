@@ -65,7 +65,7 @@ class Limits(tool.ToolTest):
         self.assertIn("measured at 20", text.splitlines()[-1])
         self.assertIn("removed", self.passes("bench", "limits", "--forget", **self.cache))
         self.assertEqual(self.kept(), [])
-        self.assertIn("nothing was kept", self.passes("bench", "limits", "--forget", **self.cache))
+        self.assertIn("no results are kept", self.passes("bench", "limits", "--forget", **self.cache))
         text = self.passes("bench", "limits", "--show", **self.cache)
         self.assertIn("as the hardware describes itself", text.splitlines()[-1])
 
@@ -78,7 +78,7 @@ class Limits(tool.ToolTest):
         nowhere = {"XDG_CACHE_HOME": "/proc/nowhere"}
         result = tool.weft("bench", "limits", "--seconds", 1, **nowhere)
         self.assertEqual(result.returncode, 0)
-        self.assertIn("weft bench limits: warning: what was measured is not kept: cannot make the folder /proc/nowhere",
+        self.assertIn("weft bench limits: warning: the results cannot be kept: cannot make the folder /proc/nowhere",
                       result.stderr)
         self.assertEqual(result.stdout.splitlines()[-1], "measured now, and not kept")
 

@@ -59,7 +59,7 @@ static void is_not_used(const char *why) {
   assert_false(limits->kept);
   if (!strstr(limits_origin(limits), why))
     fail_msg("%s: does not say: %s", limits_origin(limits), why);
-  assert_non_null(strstr(limits_origin(limits), "measures anew"));
+  assert_non_null(strstr(limits_origin(limits), "measures again"));
   assert_null(limits_table_copy(&limits->table, 1, 1 << 20));
   limits_close(limits);
 }
@@ -106,10 +106,10 @@ static void other_hardware(void **state) {
   (void)state;
   keep();
   root_put("/proc/meminfo", "MemTotal:        8388608 kB\nMemAvailable:      65536 kB\n");
-  is_not_used("they are of other hardware: memory_gib was 4, and is 8 now");
+  is_not_used("they are of other hardware: memory_gib was 4, and is now 8");
   root_put_small_host();
   root_put("/sys/devices/system/cpu/cpu0/cache/index3/size", "2048K\n");
-  is_not_used("caches was \"L1 32 KiB, L2 256 KiB, L3 1024 KiB\", and is \"L1 32 KiB, L2 256 KiB, L3 2048 KiB\" now");
+  is_not_used("caches was \"L1 32 KiB, L2 256 KiB, L3 1024 KiB\", and is now \"L1 32 KiB, L2 256 KiB, L3 2048 KiB\"");
 }
 
 static void more_processors_than_were_measured(void **state) {
@@ -131,12 +131,12 @@ static void malformed_files(void **state) {
   (void)state;
   const char *path = keep();
   change(path, "\"weft_limits\": 1", "\"weft_limits\": 2");
-  is_not_used("they are of format 2, and this weft reads format 1");
+  is_not_used("they are of format 2, but this weft reads format 1");
   change(path, "\"weft_limits\": 2", "\"weft_other\": 2");
   is_not_used("there is no number \"weft_limits\"");
   change(path, "\"weft_other\": 2", "\"weft_limits\": 1");
   change(path, "12.5", "-3");
-  is_not_used("gbps: -3 is no bandwidth");
+  is_not_used("gbps: -3 is not a bandwidth");
   change(path, "-3", "\"fast\"");
   is_not_used("entry 0");
   change(path, "\"fast\"", "12.5");
@@ -145,7 +145,7 @@ static void malformed_files(void **state) {
   change(path, NULL, "{");
   is_not_used("not JSON");
   change(path, NULL, "[]");
-  is_not_used("no kept bounds");
+  is_not_used("these are not kept bounds");
   assert_int_equal(unlink(path), 0);
   assert_int_equal(mkfifo(path, 0600), 0);
   is_not_used("not a regular file");

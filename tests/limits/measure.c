@@ -37,7 +37,7 @@ static void memory_and_loopback(void **state) {
   assert_int_equal(count_of(limits, LIMITS_LOOPBACK), 1);
   for (uint32_t i = 0; i < limits->table.count; i++) // a sixteenth of the memory is free; a quarter of it is used
     assert_true(limits->table.list[i].bytes <= 16 << 20);
-  assert_non_null(strstr(missing, "the disk: not measured, for --path names none"));
+  assert_non_null(strstr(missing, "the disk: not measured: --path names no folder"));
   assert_non_null(strstr(missing, "GPUs: "));
   limits_close(limits);
 }
@@ -76,7 +76,7 @@ static void wrong_folders(void **state) {
   assert_int_equal(limits_measure_all(limits, &nowhere, missing, sizeof missing), WEFT_ERR_INVALID);
   assert_string_equal(weft_last_error(), "--path /no/where: there is no such folder");
   assert_int_equal(limits_measure_all(limits, &no_folder, missing, sizeof missing), WEFT_ERR_INVALID);
-  assert_non_null(strstr(weft_last_error(), "this is no folder"));
+  assert_non_null(strstr(weft_last_error(), "this is not a folder"));
   limits_close(limits);
 }
 

@@ -101,7 +101,7 @@ static void another_disk_has_the_number(struct limits *limits, const struct limi
   root_put(name, "eui.0123\n");
   limits_route_bound(limits, &route, &bound);
   assert_true(bound.gbps < 0);
-  assert_non_null(strstr(bound.detail, "what is kept is of another disk"));
+  assert_non_null(strstr(bound.detail, "the kept bounds are of another disk"));
   assert_int_equal(limits_disk_key(root, device, key), 0);
   add(limits, LIMITS_DISK_WRITE, "disk write", "/somewhere", key, 0, 0, 7);
   assert_true(BOUND(.to = *file) == 7);
@@ -188,11 +188,12 @@ static void figures_that_cannot(void **state) {
   (void)state;
   refuses((struct limits_claim){.gbps = 421, .window_s = 1, .bound = link},
           "421 GB/s is above the bound of link 0 to 1, 400 GB/s (described by the hardware)");
-  refuses((struct limits_claim){.gbps = 11, .bound = copy},
-          "11 GB/s is above the bound of host copy, 10 GB/s (measured): if the host was busy when that was measured, "
-          "'weft bench limits' measures it anew");
+  refuses(
+      (struct limits_claim){.gbps = 11, .bound = copy},
+      "11 GB/s is above the bound of host copy, 10 GB/s (measured): if the host was busy when the bound was measured, "
+      "measure it again with 'weft bench limits'");
   refuses((struct limits_claim){.gbps = 11, .window_s = 5e-4, .bound = copy},
-          "11 GB/s is above the bound of host copy, 10 GB/s: it was measured in 500 us, and a window below 1 ms is too "
+          "11 GB/s is above the bound of host copy, 10 GB/s: it was measured in 500 us, but less than 1 ms is too "
           "short; want more iterations");
   refuses((struct limits_claim){.gbps = 1800, .same_gpu = true, .bound = link},
           "1800 GB/s: both ends are on one GPU, so the bytes were copied within its memory and crossed no link (the "
@@ -200,7 +201,7 @@ static void figures_that_cannot(void **state) {
   refuses((struct limits_claim){.gbps = 1, .same_gpu = true, .bound = unknown},
           "1 GB/s: both ends are on one GPU, so the bytes were copied within its memory and crossed no link");
   refuses((struct limits_claim){.gbps = 1, .cached = true, .bound = unknown},
-          "1 GB/s: the file was served by the page cache, so this is the speed of memory, and not of the disk");
+          "1 GB/s: the page cache served the file, so this is the speed of memory, not of the disk");
 }
 
 int main(void) {

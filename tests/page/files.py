@@ -138,7 +138,7 @@ class Files(tool.ToolTest):
         link.symlink_to(self.folder / "target")
         (self.folder / "target").touch()
         source = self.write(samples.results(2, 2, 0))
-        for path, says in ((self.folder, "it is a directory"), (fifo, "no regular file"), (link, "it is a link"),
+        for path, says in ((self.folder, "it is a directory"), (fifo, "not a regular file"), (link, "it is a link"),
                            (self.folder / "no" / "page.html", "cannot create it")):
             for option in ("--html", "--prometheus"):
                 self.refused(3, says, "report", source, option, path)
@@ -163,7 +163,7 @@ class Files(tool.ToolTest):
         self.refused(2, "one file too many", "report", run, run, "--html", page)
         self.refused(3, "none.json: No such file", "report", "none.json", run, "--html", page)
         self.refused(2, "want no other file", "report", comparison, bench, "--html", page)
-        self.refused(2, "to be read, and to be written by --html", "report", run, bench, "--html", bench)
+        self.refused(2, "and also written by --html", "report", run, bench, "--html", bench)
         self.refused(2, "a file for each", "report", bench, "--html", page, "--prometheus", page)
         later = self.write({**samples.ep(), "weft_figures": 2}, "later.json")
         self.assertIn("format 2", self.fails("report", later, "--html", page))
@@ -194,15 +194,16 @@ class Files(tool.ToolTest):
         again = lambda path: f"{path.parent}/../{path.parent.name}/{path.name}"  # another name of it
         for option in ("--html", "--prometheus"):
             for read in (run, results):
-                self.refused(2, f"to be written by {option}", "report", read, option, again(results))
-            self.refused(2, "to be written by", "elastic", plan, "--run-dir", self.folder / "new", option, again(plan))
+                self.refused(2, f"and also written by {option}", "report", read, option, again(results))
+            self.refused(2, "and also written by", "elastic", plan, "--run-dir", self.folder / "new", option,
+                         again(plan))
         for option in ("--html", "--prometheus", "--json", "--csv"):
             for read, name in ((matrix, "traffic"), (settings, "transfer"))[:2 if has_toml else 1]:
                 how = "--matrix" if read == matrix else "--config_file"
-                self.refused(2, f"to be written by {option}", "bench", name, how, read, option, again(read))
+                self.refused(2, f"and also written by {option}", "bench", name, how, read, option, again(read))
         for operand in (figures, f"A={results},{figures}"):
-            self.refused(2, "to be written by --html", "compare", operand, figures, "--html", again(figures))
-        self.refused(2, "to be written by --html", "compare", run, run, "--html", results)
+            self.refused(2, "and also written by --html", "compare", operand, figures, "--html", again(figures))
+        self.refused(2, "and also written by --html", "compare", run, run, "--html", results)
         page = self.folder / "page"
         self.refused(2, "a file for each", "compare", figures, figures, "--html", page, "--save-baseline", again(page))
         self.refused(2, "a file for each", "bench", "ep", "--json", page, "--csv", again(page))

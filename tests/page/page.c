@@ -161,7 +161,7 @@ static void errors_are_said(void **state) {
   assert_int_equal(page_of_run(full, &results), WEFT_ERR_LIMIT);
   fclose(full);
   assert_int_equal(page_save_run("/dev/full", &results), WEFT_ERR_SYSTEM);
-  assert_non_null(strstr(weft_last_error(), "/dev/full: it is no regular file"));
+  assert_non_null(strstr(weft_last_error(), "/dev/full: it is not a regular file"));
   assert_int_equal(page_check("/nowhere/page.html"), WEFT_ERR_SYSTEM);
   char path[256];
   support_temporary(path, sizeof path, "weft-page");

@@ -22,7 +22,7 @@ def a_follower_joins_by_rank_server():
     with Run("--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=PLAN) as lead:
         told = f"with the same token, by:\nweft elastic --rank-server 127.0.0.1:{port} --job {lead.job}\n"
         wait_for("what the lead tells who waits for it", lambda: told in lead.text())
-        assert "agents, on this host (--listen ADDRESS lets others in)" in lead.text(), lead.text()
+        assert "agents, on this host (--listen ADDRESS admits agents of other hosts)" in lead.text(), lead.text()
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 2, job=lead.job) as follower:
             lead.expect(0)
             follower.expect(0)

@@ -143,7 +143,7 @@ def slots_that_nobody_brings_end_the_run_by_name():
                 first.process.send_signal(signal.SIGTERM)
                 first.expect_status(0)
             lead.expect(124)
-            assert "phase 1 needs 4 process slots, and the agents here have 2" in lead.text(), lead.text()
+            assert "phase 1 needs 4 process slots, but the agents here have 2" in lead.text(), lead.text()
             assert f"weft elastic --rank-server 127.0.0.1:{meeting.port} --job {lead.job} --num-processes 2" in \
                 lead.text(), lead.text()
 
@@ -225,7 +225,7 @@ def both_have_to_be_one(value):
             with meeting.follower(lead, "--agents", value) as follower:
                 if value == "fixed":
                     follower.expect_status(2)
-                    assert '--agents is "fixed" here, and "elastic" at the lead' in follower.text(), follower.text()
+                    assert '--agents is "fixed" here, but "elastic" at the lead' in follower.text(), follower.text()
                     lead.process.send_signal(signal.SIGTERM)
                     lead.expect(128 + signal.SIGTERM)
                 else:

@@ -68,7 +68,7 @@ def what_counts_is_how_many_are_live_at_once():
 
 
 def more_ranks_than_gpus_can_serve():
-    refused("up to 65 ranks", "there can be 64", arguments=("--memory", "cuda", "--share-gpus"),
+    refused("up to 65 ranks", "there can be at most 64", arguments=("--memory", "cuda", "--share-gpus"),
             plan=[list(range(65))], **some(4))
 
 

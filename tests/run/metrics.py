@@ -121,7 +121,7 @@ class Metrics(unittest.TestCase):
                             env={**bare, "WEFT_TOKEN": TOKEN})
         said = self.refused("elastic", "--metrics", "127.0.0.1:0", "--metrics-bearer-file", "b",
                             env={**bare, "WEFT_TOKEN": TOKEN})
-        self.assertIn("is there already", said)
+        self.assertIn("exists already", said)
         self.assertEqual((self.folder / "b").read_text(), "there already")
 
     def test_of_a_store(self):

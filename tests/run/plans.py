@@ -129,7 +129,7 @@ def what_is_short_is_said():
                               ([[0]], None, "top-k 2 (of 8: there are no more experts)")):
         with Run(plan=plan, inside=alone) as run:
             text = run.expect(0).text()
-            assert topk in text and (short in text if short else "processors are short" not in text), text
+            assert topk in text and (short in text if short else "too few processors" not in text), text
             row, = run.results()["processors"]
             assert (row["usable"], row["ranks"]) == (1, max(map(len, plan))), row
 

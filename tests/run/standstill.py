@@ -12,7 +12,7 @@ from tool import Run, main, wait_for
 PLAN = [[0, 1], [0, 1, 2]]
 TRIES = 20
 STANDSTILL_S = 6
-STOPPED = "is stopped (state T: a signal did that, and SIGCONT lets it go on)"
+STOPPED = "is stopped (state T: a signal stopped it; SIGCONT continues it)"
 
 
 def children(run):
@@ -53,7 +53,7 @@ def one_that_goes_on_is_waited_for():
         wait_for("the notice", lambda: named in run.text())
         os.kill(pid, signal.SIGCONT)
         run.expect(0)
-        assert run.text().count(named) == 1 and f"process {pid}, goes on" in run.text(), run.text()
+        assert run.text().count(named) == 1 and f"process {pid}, continues" in run.text(), run.text()
         kinds = [event["kind"] for event in run.events()]
         assert kinds.count("standstill") == 1, kinds
     with_a_stopped_rank(check, "--iterations", 3000)

@@ -100,7 +100,7 @@ def an_agent_is_told_what_differs():
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, "--window", 1 << 20,
                  job=lead.job) as other:
             assert other.wait() == 2, other.text()
-            assert "--window is 1048576 here, and 65536 at the lead" in other.text(), other.text()
+            assert "--window is 1048576 here, but 65536 at the lead" in other.text(), other.text()
         with Run("--rank-server", f"127.0.0.1:{port}", "--num-processes", 1, "--mode", "throughput",
                  job=lead.job) as other:
             other.expect(0)
@@ -109,7 +109,7 @@ def an_agent_is_told_what_differs():
 
 def what_does_not_go_together():
     for words, *arguments in (
-            (("--num-tokens 1025 is more than --mode latency takes, 1024", "want --mode throughput"),
+            (("--num-tokens 1025 is more than the 1024 that --mode latency allows", "want --mode throughput"),
              "--mode", "latency", "--num-tokens", 1025),
             (("--window is given for --mode latency",), "--mode", "latency", "--window", 65536),
             (("--processors is given for --mode latency",), "--mode", "latency", "--processors", 24),

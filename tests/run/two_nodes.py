@@ -113,7 +113,7 @@ def a_store_in_the_environment_elsewhere_than_the_lead():
     with Run("--rank-server", f"127.0.0.1:{free_port()}", "--startup-timeout", 1,
              environment={**SECRET, "WEFT_STORE": "http://192.0.2.1:2379"}) as run:
         run.expect(3)
-        assert "WEFT_STORE http://192.0.2.1:2379 is not used" in run.text(), run.text()
+        assert "WEFT_STORE http://192.0.2.1:2379 is ignored" in run.text(), run.text()
 
 
 def a_store_elsewhere_than_the_lead():
@@ -127,9 +127,9 @@ def what_a_follower_is_given_is_compared():
     with Etcd() as etcd, Run("--num-processes", 4, "--store", etcd.url, plan=PLAN) as one:
         wait_for("the wait", lambda: "phase 1 waits" in one.text())
         arguments = ["--rank-server", "127.0.0.1", "--store", etcd.url, "--num-processes", 4]
-        for more, plan, words in ((["--hidden-dim", 512], None, "--hidden-dim is 512 here, and 256 at the lead"),
-                                  (["--digests"], None, "--digests is true here, and false at the lead"),
-                                  ([], [[0], [1]], "--plan is [[0],[1]] here, and [[0,1,2,3],")):
+        for more, plan, words in ((["--hidden-dim", 512], None, "--hidden-dim is 512 here, but 256 at the lead"),
+                                  (["--digests"], None, "--digests is true here, but false at the lead"),
+                                  ([], [[0], [1]], "--plan is [[0],[1]] here, but [[0,1,2,3],")):
             with Run(*arguments, *more, plan=plan, job=one.job) as other:
                 other.expect_status(2)
                 assert words in other.text(), other.text()

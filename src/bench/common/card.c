@@ -29,7 +29,7 @@ int bench_card_make(weft_agent_t *agent, json_t **card) {
 int bench_card_load(weft_agent_t *agent, const json_t *card, weft_peer_t *peer) {
   size_t length = json_string_length(card), size = 0;
   if (!json_is_string(card) || length == 0 || length > MOST_DIGITS)
-    return fail(WEFT_ERR_PROTOCOL, "it did not send the metadata of its agent: does it have another version?");
+    return fail(WEFT_ERR_PROTOCOL, "it sent no metadata of its agent: is it of another version?");
   void *blob = malloc(length / 4 * 3 + 1);
   int err = blob ? 0 : fail(WEFT_ERR_NOMEM, "no memory for an agent's metadata");
   if (!err && !base64_decode(blob, &size, json_string_value(card), length))

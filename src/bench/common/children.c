@@ -86,12 +86,12 @@ int bench_child_receive(int socket, void *bytes, size_t size, uint32_t timeout_m
     struct pollfd ready = {.fd = socket, .events = POLLIN};
     int count = poll(&ready, 1, clock_left_ms(deadline));
     if (count == 0)
-      return fail(WEFT_ERR_TIMEOUT, "the process that started this worker has sent nothing within %u ms", timeout_ms);
+      return fail(WEFT_ERR_TIMEOUT, "the process that started this worker sent nothing within %u ms", timeout_ms);
     ssize_t more = count < 0 ? -1 : recv(socket, (char *)bytes + got, size - got, 0);
     if (more < 0 && errno == EINTR)
       continue;
     if (more <= 0)
-      return fail(WEFT_ERR_PEER_LOST, "the process that started this worker has gone");
+      return fail(WEFT_ERR_PEER_LOST, "the process that started this worker is gone");
     got += (size_t)more;
   }
   return 0;

@@ -66,7 +66,7 @@ int bench_options_check(const struct bench_options *options) {
                 options->store, options->rank_server);
   if (options->rank_server && !options->token)
     return fail(WEFT_ERR_INVALID,
-                "--rank-server is given without a token: want that of the worker there, in WEFT_TOKEN "
-                "or by --token-file; a worker that made one shows it on its terminal");
+                "--rank-server is given without a token: want the token of the worker there, in WEFT_TOKEN or by "
+                "--token-file; a worker that made its own token shows it on its terminal");
   return check_group(options->group);
 }

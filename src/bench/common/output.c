@@ -45,7 +45,7 @@ static void note(struct bench_output *output, int err) {
   snprintf(output->saved_why, sizeof output->saved_why, "%s", weft_last_error());
   if (output->progress)
     bench_progress_hide(output->progress);
-  fprintf(stderr, "weft bench: %s; measuring goes on\n", output->saved_why);
+  fprintf(stderr, "weft bench: %s; the measurements continue\n", output->saved_why);
 }
 
 static void print_row(struct bench_output *output, const struct figures_row *row) {
@@ -117,8 +117,8 @@ int bench_output_end(struct bench_output *output, const struct figures *figures)
   if (output->progress)
     bench_progress_hide(output->progress);
   if (output->out && !figures->complete)
-    fprintf(output->out, "cut short%s%s: what was not measured is missing above\n", figures->cut_short[0] ? " by " : "",
-            figures->cut_short);
+    fprintf(output->out, "cut short%s%s: rows that were not measured are missing above\n",
+            figures->cut_short[0] ? " by " : "", figures->cut_short);
   if (is_dash(output->json))
     err = print_json(figures);
   else if (output->json)

@@ -41,7 +41,7 @@ static int await_answer(const struct bench_store *store, uint64_t wait_limit_ms)
     if (!err || (err != WEFT_ERR_UNREACHABLE && err != WEFT_ERR_TIMEOUT))
       return err;
     if (tries >= TRIES && clock_passed(deadline))
-      return fail_context(err, "the store %s, on which the workers are to meet, does not answer", store->url);
+      return fail_context(err, "the store %s, where the workers should meet, does not answer", store->url);
     err = stop_check();
     if (err)
       return err;
@@ -72,9 +72,9 @@ static int choose_token(struct bench_store *store, const struct bench_options *o
     return 0;
   if (others && (options->quiet || !isatty(STDERR_FILENO)))
     return fail(WEFT_ERR_INVALID,
-                "the other workers need the token of this one's store, and %s: give all one, in WEFT_TOKEN or by "
-                "--token-file, or a store that is there already, by --store",
-                options->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
+                "the other workers need the token of the store of this worker, but %s: give all workers one token, in "
+                "WEFT_TOKEN or by --token-file, or an existing store, by --store",
+                options->quiet ? "--quiet does not show it" : "there is no terminal on which to show one");
   secret_make(store->made_token);
   return 0;
 }
@@ -83,7 +83,7 @@ static void print_command_for_others(const struct bench_store *store, const char
   char *url = run_url_for_others(store->url);
   const char *at = url && strncasecmp(url, "https://", 8) == 0 ? url + 8 : store->url;
   fprintf(stderr,
-          "%s: the workers meet on the store of this one, %s; start the others, with the same options, by\n"
+          "%s: the workers meet on the store of this worker, %s; start the others with the same options by\n"
           "  WEFT_TOKEN=%s %s --rank-server %s\n",
           command, url ? url : store->url, store->made_token[0] ? store->made_token : "...", command, at);
   free(url);
@@ -102,8 +102,8 @@ static int start_server(struct bench_store *store, const struct bench_options *o
   err = weft_store_server_start(&store->server, &server);
   if (err == WEFT_ERR_BUSY)
     return fail(err,
-                "the store of this worker cannot listen: port %u of %s is in use, perhaps by another worker's store. "
-                "Join that by --rank-server, or give another port by --store-port",
+                "the store of this worker cannot listen: port %u of %s is in use, perhaps by the store of another "
+                "worker. Join that store by --rank-server, or give another port by --store-port",
                 server.port, server.address);
   if (err)
     return err;

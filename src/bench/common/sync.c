@@ -237,7 +237,7 @@ static int await_ready(struct bench_sync *sync, uint64_t run, const uint32_t *ra
     while (sync->peers[rank_at(ranks, i)].ready != run) {
       int rc = turn(sync, &wait);
       if (rc != 0)
-        return say_missing(sync, rc, rank_at(ranks, i), "has not come to the start of a run", &wait);
+        return say_missing(sync, rc, rank_at(ranks, i), "has not reached the start of a run", &wait);
     }
   return 0;
 }

@@ -46,7 +46,7 @@ json_t *bench_ep_found_to_json(const struct bench_ep_found *found, uint32_t firs
 
 static int take_number(const json_t *value, const char *name, uint64_t *out) {
   if (!json_is_integer(value) || json_integer_value(value) < 0)
-    return fail(WEFT_ERR_PROTOCOL, "%s is missing or no number", name);
+    return fail(WEFT_ERR_PROTOCOL, "%s is missing, or is not a number", name);
   *out = (uint64_t)json_integer_value(value);
   return 0;
 }
@@ -54,7 +54,7 @@ static int take_number(const json_t *value, const char *name, uint64_t *out) {
 static int take_text(const json_t *json, const char *name, char *out, size_t cap) {
   const char *text = json_string_value(json_object_get(json, name));
   if (!text || strlen(text) >= cap)
-    return fail(WEFT_ERR_PROTOCOL, "%s is missing, or no text of less than %zu characters", name, cap);
+    return fail(WEFT_ERR_PROTOCOL, "%s is missing, or is not a text of less than %zu characters", name, cap);
   snprintf(out, cap, "%s", text);
   return 0;
 }
@@ -70,7 +70,7 @@ static int take_gpu(const json_t *json, struct bench_ep_result *result) {
   for (size_t i = 0; !err && i < sizeof result->gpu_id; i++) {
     unsigned byte;
     if (sscanf(id + 2 * i, "%2x", &byte) != 1)
-      return fail(WEFT_ERR_PROTOCOL, "gpu_id is not of hexadecimal digits");
+      return fail(WEFT_ERR_PROTOCOL, "gpu_id has other characters than hexadecimal digits");
     result->gpu_id[i] = (uint8_t)byte;
   }
   result->gpu_index = (uint32_t)index;
@@ -79,7 +79,7 @@ static int take_gpu(const json_t *json, struct bench_ep_result *result) {
 
 static int take_times(struct bench_ep_found_rank *rank, uint32_t num_times, uint32_t count, const json_t *times) {
   if (json_array_size(times) != (size_t)num_times * count)
-    return fail(WEFT_ERR_PROTOCOL, "times has %zu numbers and not %u", json_array_size(times), num_times * count);
+    return fail(WEFT_ERR_PROTOCOL, "times has %zu numbers: want %u", json_array_size(times), num_times * count);
   rank->times = calloc((size_t)BENCH_EP_MAX_TIMES * (count ? count : 1), sizeof *rank->times);
   if (!rank->times)
     return fail(WEFT_ERR_NOMEM, "no memory for the times of other hosts");
@@ -115,7 +115,7 @@ int bench_ep_found_from_json(struct bench_ep_found *found, uint32_t first, uint3
   int err = take_number(json_object_get(json, "count"), "count", &timed);
   found->stopped |= json_is_true(json_object_get(json, "stopped"));
   if (!err && json_array_size(ranks) != count)
-    return fail(WEFT_ERR_PROTOCOL, "ranks has %zu of them and not %u", json_array_size(ranks), count);
+    return fail(WEFT_ERR_PROTOCOL, "ranks has %zu elements: want %u", json_array_size(ranks), count);
   if (!err && count && !found->counted) { // no rank of this host takes part in this measurement
     if (timed > VALUES_MAX)
       return fail(WEFT_ERR_PROTOCOL, "count is %llu, above %d", (unsigned long long)timed, VALUES_MAX);
@@ -123,7 +123,7 @@ int bench_ep_found_from_json(struct bench_ep_found *found, uint32_t first, uint3
     found->counted = true;
   }
   if (!err && count && timed != found->count)
-    return fail(WEFT_ERR_PROTOCOL, "%u iterations were timed there, and %u here", (unsigned)timed, found->count);
+    return fail(WEFT_ERR_PROTOCOL, "%u iterations were timed there, but %u here", (unsigned)timed, found->count);
   for (uint32_t i = 0; i < count && !err; i++) {
     snprintf(found->ranks[first + i].host, sizeof found->ranks[first + i].host, "%s", host);
     err = take_rank(&found->ranks[first + i], json_array_get(ranks, i), num_times, found->count);

@@ -41,7 +41,8 @@ static uint32_t longest_ms(const struct bench_ep_config *config) {
 int bench_ep_hosts_check(const struct bench_ep_config *config, uint32_t max_ranks) {
   if (max_ranks % config->local_ranks)
     return fail(WEFT_ERR_INVALID,
-                "--local-ranks %u does not fit --ranks %u: all hosts have as many ranks each, so want a divisor of it",
+                "--local-ranks %u does not fit --ranks %u: all hosts have the same number of ranks, so want a divisor "
+                "of --ranks",
                 config->local_ranks, max_ranks);
   uint64_t values = (uint64_t)config->iterations * config->local_ranks * BENCH_EP_MAX_TIMES;
   if (max_ranks > config->local_ranks && values > VALUES_MAX)
@@ -138,7 +139,7 @@ static int take_all(struct bench_ep_hosts *hosts, json_t *const *all, uint32_t n
       continue;
     err = bench_ep_found_from_json(found, first, count, meet_host(hosts->meet, i), num_times, all[i]);
     if (err)
-      fail_context(err, "what host %s measured", meet_host(hosts->meet, i));
+      fail_context(err, "the results of host %s", meet_host(hosts->meet, i));
   }
   return err;
 }

@@ -184,11 +184,11 @@ static bool look_around(struct round *round) {
     round->reason_ns = clock_ns();
   }
   if (clock_passed(round->ending_ns)) {
-    note_failure(round, WEFT_ERR_CANCELED, silent(round), "interrupted; the operation under way did not end in time");
+    note_failure(round, WEFT_ERR_CANCELED, silent(round), "interrupted; the running operation did not end in time");
     return true;
   }
   if (clock_passed(round->still_ns)) {
-    snprintf(error, sizeof error, "rank %d has not answered, nor done anything, within its time limits", silent(round));
+    snprintf(error, sizeof error, "rank %d did not answer or make progress within its time limits", silent(round));
     note_failure(round, WEFT_ERR_TIMEOUT, silent(round), error);
     return true;
   }

@@ -60,10 +60,11 @@ static int settle(struct run *run) {
   if (!config->local_ranks)
     config->local_ranks = run->sweep.max_ranks;
   if (config->local_ranks > BENCH_EP_MAX_RANKS)
-    return fail(WEFT_ERR_INVALID, "--ranks %u: one host has at most %d ranks; --local-ranks says how many of them",
+    return fail(WEFT_ERR_INVALID,
+                "--ranks %u: one host has at most %d ranks; give the number of ranks on this host by --local-ranks",
                 config->local_ranks, BENCH_EP_MAX_RANKS);
   if (config->local_ranks > run->sweep.max_ranks)
-    return fail(WEFT_ERR_INVALID, "--local-ranks %u is more than --ranks has: %u", config->local_ranks,
+    return fail(WEFT_ERR_INVALID, "--local-ranks %u is more than --ranks, %u", config->local_ranks,
                 run->sweep.max_ranks);
   return bench_ep_hosts_check(config, run->sweep.max_ranks);
 }

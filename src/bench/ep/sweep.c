@@ -92,7 +92,7 @@ static int refuse_word(const struct list *list, const char *word, const char *co
   struct text all = {0};
   for (; *names; names++)
     text_add(&all, "%s%s", all.size ? ", " : "", *names);
-  int err = fail(WEFT_ERR_INVALID, "--%s: \"%s\" is not known: want some of %s%s, with commas between them",
+  int err = fail(WEFT_ERR_INVALID, "--%s: \"%s\" is not known: want one or more of %s%s, separated by commas",
                  list->option, word, all.data ? all.data : "", more);
   text_free(&all);
   return err;
@@ -126,7 +126,7 @@ static int take_number(struct list *list, const char *word, const void *arg) {
   char multiple[48] = "";
   if (range->step > 1)
     snprintf(multiple, sizeof multiple, ", multiples of %u", range->step);
-  return fail(WEFT_ERR_INVALID, "--%s: \"%s\" is out of range: want numbers from %u to %u%s, with commas between them",
+  return fail(WEFT_ERR_INVALID, "--%s: \"%s\" is out of range: want numbers from %u to %u%s, separated by commas",
               list->option, word, range->least, range->most, multiple);
 }
 
@@ -225,13 +225,13 @@ static int read_ops(const struct bench_ep_config *config, struct bench_ep_sweep 
 // What the library would refuse in a single measurement is refused here, before the first one.
 static int check_mode(const struct bench_ep_config *config, const struct bench_ep_point *point) {
   if (config->mode == BENCH_EP_LATENCY && point->tokens > EP_MAX_TOKENS)
-    return fail(WEFT_ERR_INVALID, "--tokens %u is more than --mode latency takes, %d: want --mode throughput",
+    return fail(WEFT_ERR_INVALID, "--tokens %u is more than the %d that --mode latency allows: want --mode throughput",
                 point->tokens, EP_MAX_TOKENS);
   if (config->mode == BENCH_EP_LATENCY && config->window_bytes)
     return fail(WEFT_ERR_INVALID, "--window is given for --mode latency: it belongs to --mode throughput");
   if (point->processors && point->memory != WEFT_EP_MEMORY_CUDA)
-    return fail(WEFT_ERR_INVALID, "--processors %u is for kernels: want --memory cuda alone, and not %s",
-                point->processors, memory_names[point->memory]);
+    return fail(WEFT_ERR_INVALID, "--processors %u is for kernels: want only --memory cuda, not %s", point->processors,
+                memory_names[point->memory]);
   if (point->processors && point->processors < EP_MIN_PROCESSORS)
     return fail(WEFT_ERR_INVALID, "--processors: \"%u\" is out of range: want 0, or numbers from %d on",
                 point->processors, EP_MIN_PROCESSORS);
@@ -246,7 +246,7 @@ static int check_point(const struct bench_ep_point *point) {
                 point->topk, point->ranks, text_s(point->ranks), point->experts, text_s(point->experts),
                 (unsigned long long)experts);
   if (point->loop == BENCH_EP_GRAPH && point->memory != WEFT_EP_MEMORY_CUDA)
-    return fail(WEFT_ERR_INVALID, "--graph is for CUDA graphs: want --memory cuda alone, and not %s",
+    return fail(WEFT_ERR_INVALID, "--graph is for CUDA graphs: want only --memory cuda, not %s",
                 memory_names[point->memory]);
   return 0;
 }

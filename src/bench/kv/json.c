@@ -166,7 +166,7 @@ int kv_plan_from_json(struct kv_plan *plan, const json_t *json) {
   struct kv_settings settings = {0};
   const json_t *format = json_object_get(json, "weft_kv_plan");
   if (!json_is_integer(format))
-    return fail(WEFT_ERR_INVALID, "no plan of a KV cache: want what 'weft bench kv --json' writes");
+    return fail(WEFT_ERR_INVALID, "this is not a plan of a KV cache: want the output of 'weft bench kv --json'");
   if (json_integer_value(format) != FORMAT)
     return fail(WEFT_ERR_VERSION, "a plan of format %" JSON_INTEGER_FORMAT ": this weft reads format %d",
                 json_integer_value(format), FORMAT);

@@ -78,8 +78,8 @@ static int take_heads(struct kv_model *model, const json_t *config) {
     rc = take(config, "hidden_size", UINT32_MAX / 2, false, &hidden);
     if (rc == 0 && (hidden % heads != 0 || hidden / heads > KV_MAX_DIM))
       rc = fail(WEFT_ERR_INVALID,
-                "\"hidden_size\" %u is not num_attention_heads %u times a dimension up to %d: want "
-                "head_dim too",
+                "\"hidden_size\" %u is not num_attention_heads %u times a dimension up to %d: want \"head_dim\" in the "
+                "file, too",
                 hidden, heads, KV_MAX_DIM);
     if (rc == 0)
       model->head_dim = hidden / heads;
@@ -130,7 +130,7 @@ int kv_model_from_config(struct kv_model *model, const json_t *config) {
   const json_t *text = json_object_get(config, "text_config");
   config = json_is_object(text) ? text : config;
   if (!json_is_object(config))
-    return fail(WEFT_ERR_INVALID, "no JSON object: want the config.json of a model");
+    return fail(WEFT_ERR_INVALID, "this is not a JSON object: want the config.json of a model");
   *model = (struct kv_model){0};
   const char *type = json_string_value(json_object_get(config, "model_type"));
   for (size_t i = 0; type && type[i] && i < sizeof model->name - 1; i++)

@@ -57,8 +57,8 @@ static uint32_t count_layers(const struct kv_plan *plan, struct range layers, in
 static int check_side(const struct kv_model *model, uint32_t tp, uint32_t pp, const char *side) {
   uint32_t heads = heads_of(model);
   if (pp > model->layers)
-    return fail(WEFT_ERR_INVALID, "%spp %u: %s has %u layers: want at most so many stages", side, pp, model->name,
-                model->layers);
+    return fail(WEFT_ERR_INVALID, "%spp %u: %s has %u layers: want at most as many stages as layers", side, pp,
+                model->name, model->layers);
   if (tp <= heads ? heads % tp != 0 : tp % heads != 0)
     return fail(WEFT_ERR_INVALID, "%stp %u: %s has %u KV heads: want a number that divides them, or a multiple", side,
                 tp, model->name, heads);

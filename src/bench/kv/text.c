@@ -94,7 +94,7 @@ static int print_pairs(FILE *out, const struct kv_plan *plan, const struct table
     add_pair(&table, &pattern->pairs[i]);
   table_print(out, &table, look);
   if (pattern->num_pairs > MOST_PAIRS)
-    fprintf(out, "and %u more pairs, which --json has\n", pattern->num_pairs - MOST_PAIRS);
+    fprintf(out, "and %u more pairs, which --json prints\n", pattern->num_pairs - MOST_PAIRS);
   bool failed = table.failed;
   table_free(&table);
   return failed ? fail(WEFT_ERR_NOMEM, "no memory for a table") : 0;

@@ -75,7 +75,7 @@ void traffic_book_close(struct traffic_book *book) {
 // --- taking ---
 
 static int nonsense(uint32_t rank, const char *what) {
-  return fail(WEFT_ERR_PROTOCOL, "worker %u sent %s that make no sense: does it have another version?", rank, what);
+  return fail(WEFT_ERR_PROTOCOL, "worker %u sent impossible %s: is it of another version?", rank, what);
 }
 
 // Reads one group of numbers in a list; none may be negative.

@@ -89,7 +89,8 @@ static int take_cell(struct reader *reader, const char *word, size_t size, uint3
     return refuse_size(reader, word, size);
   uint32_t most = reader->workers ? reader->workers : TRAFFIC_MAX_RANKS;
   if (column >= most)
-    return complain(reader, word, "a column for worker %u, and there are %u workers, counted from 0", column, most);
+    return complain(reader, word, "a column is for worker %u, but there are only %u workers, counted from 0", column,
+                    most);
   if (reader->rows > 0 && column >= reader->columns)
     return complain(reader, word, "column %u of a matrix with %u: each row has as many columns as there are rows",
                     column + 1, reader->columns);
@@ -120,7 +121,7 @@ static int take_row(struct reader *reader, const char *end) {
   if (reader->rows == 0)
     reader->columns = column;
   if (column < reader->columns)
-    return complain(reader, end, "the row ends after %u columns, and the first one has %u: want a square matrix",
+    return complain(reader, end, "the row ends after %u columns, but the first row has %u: want a square matrix",
                     column, reader->columns);
   reader->rows++;
   return 0;
@@ -143,11 +144,10 @@ int traffic_matrix_parse(struct traffic_pattern *pattern, const char *text, size
     return rc;
   reader.line += reader.line == 0; // if the text is empty
   if (reader.rows < reader.columns || reader.rows == 0)
-    return complain(&reader, reader.line_begin,
-                    "the matrix ends after %u rows, and has %u columns: want as many of both", reader.rows,
-                    reader.columns);
+    return complain(&reader, reader.line_begin, "the matrix has %u rows, but %u columns: want as many rows as columns",
+                    reader.rows, reader.columns);
   if (pattern->num_pairs == 0)
-    return complain(&reader, reader.line_begin, "all %u x %u sizes are 0: nothing is to be moved", reader.rows,
+    return complain(&reader, reader.line_begin, "all %u x %u sizes are 0: there is nothing to move", reader.rows,
                     reader.rows);
   pattern->ranks = reader.rows;
   return 0;

@@ -151,7 +151,7 @@ int traffic_memories_read(const json_t *told, struct traffic_far *far) {
       if (!area)
         continue;
       if (!json_is_integer(region) || !json_is_integer(address))
-        return fail(WEFT_ERR_PROTOCOL, "it described its area %s without a region and an address", name);
+        return fail(WEFT_ERR_PROTOCOL, "it announced its area %s without a region and an address", name);
       far->region[memory][side] = (weft_region_t)json_integer_value(region);
       far->address[memory][side] = (uint64_t)json_integer_value(address);
     }

@@ -51,10 +51,10 @@ static int check_room(const struct traffic_worker *worker) {
   if (bytes <= room)
     return 0;
   return fail(WEFT_ERR_LIMIT,
-              "the %u workers on %s take %" PRIu64 " MiB of memory together, and there are %" PRIu64
-              " MiB free: want smaller sizes%s",
+              "the %u workers on %s need %" PRIu64 " MiB of memory together, but only %" PRIu64
+              " MiB are free: want smaller sizes%s",
               here, meet_host(worker->meet, worker->sync.rank), bytes >> 20, room >> 20,
-              worker->config->check ? ", or no --check, without which patterns share memory" : "");
+              worker->config->check ? ", or no --check: without it patterns share memory" : "");
 }
 
 static uint32_t place_on_host(const struct traffic_worker *worker) {

@@ -148,7 +148,7 @@ static int read_member(struct reader *reader, const yaml_node_pair_t *pair, stru
     if (strcmp(name, members[i].name) != 0)
       continue;
     if (seen[i])
-      return complain(reader, key, "%s stands twice in one pattern", name);
+      return complain(reader, key, "%s is given twice in one pattern", name);
     seen[i] = true;
     return members[i].read(reader, value, pattern);
   }
@@ -216,7 +216,7 @@ static int read_root(struct reader *reader) {
   for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top; pair++) {
     const yaml_node_t *key = yaml_document_get_node(reader->document, pair->key);
     if (!text_of(key) || strcmp(text_of(key), "traffic_patterns") != 0 || list)
-      return complain(reader, key, "%s: want traffic_patterns once, and nothing beside it",
+      return complain(reader, key, "%s: want traffic_patterns once, and no other member beside it",
                       text_of(key) ? text_of(key) : kind_of(key));
     list = yaml_document_get_node(reader->document, pair->value);
   }

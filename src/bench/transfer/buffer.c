@@ -18,9 +18,9 @@ static int find_gpu(struct transfer_buffer *buffer) {
   if (!err && (err = buffer->api->count(&count, why)) != 0)
     err = device_fail(err, "VRAM", why);
   if (err)
-    return fail_context(err, "a segment of type VRAM wants a GPU");
+    return fail_context(err, "a segment of type VRAM needs a GPU");
   if (count < 1)
-    return fail(WEFT_ERR_UNSUPPORTED, "a segment of type VRAM wants a GPU, and this process may use none");
+    return fail(WEFT_ERR_UNSUPPORTED, "a segment of type VRAM needs a GPU, but this process may use none");
   buffer->gpu %= (uint32_t)count; // with fewer GPUs than buffers some buffers share a GPU; the report names this
   if ((err = buffer->api->open((int)buffer->gpu, &buffer->device, why)) != 0)
     return device_fail(err, "VRAM", why);
@@ -126,7 +126,8 @@ void transfer_buffer_close(struct transfer_buffer *buffer) {
 
 int transfer_buffer_reregister(struct transfer_buffer *buffer) {
   if (buffer->owner == TRANSFER_AGENTS)
-    return fail(WEFT_ERR_UNSUPPORTED, "this memory was registered when it was allocated, and goes with that");
+    return fail(WEFT_ERR_UNSUPPORTED,
+                "this memory was registered when it was allocated, and is deregistered when it is freed");
   int err = buffer->region ? weft_agent_deregister(buffer->agent, buffer->region) : 0;
   if (err)
     return err;

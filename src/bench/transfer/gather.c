@@ -89,7 +89,7 @@ static int add_worker(struct transfer_times *all, const json_t *said, const stru
     err = add_times(&all->post, &all->num_post, json_object_get(said, "post"), own ? own->post : NULL,
                     own ? own->num_post : 0);
   if (!err && num_transfer != all->num_post)
-    err = fail(WEFT_ERR_PROTOCOL, "a worker's times are not of one number");
+    err = fail(WEFT_ERR_PROTOCOL, "the lists of times of a worker differ in length");
   return err ? err
              : add_times(&all->prep, &all->num_prep, json_object_get(said, "prep"), own ? own->prep : NULL,
                          own ? own->num_prep : 0);

@@ -27,11 +27,12 @@ int transfer_pairs_check(const struct transfer_config *config) {
     return 0;
   case TRANSFER_MANYTOONE:
     if (targets != 1)
-      return fail(WEFT_ERR_INVALID, "scheme manytoone has one target: --num_target_dev %u; want 1", targets);
+      return fail(WEFT_ERR_INVALID, "scheme manytoone has one target, but --num_target_dev is %u: want 1", targets);
     return 0;
   case TRANSFER_ONETOMANY:
     if (initiators != 1)
-      return fail(WEFT_ERR_INVALID, "scheme onetomany has one initiator: --num_initiator_dev %u; want 1", initiators);
+      return fail(WEFT_ERR_INVALID, "scheme onetomany has one initiator, but --num_initiator_dev is %u: want 1",
+                  initiators);
     return 0;
   default:
     return check_tp(initiators, targets);

@@ -52,8 +52,8 @@ static int refuse_backend(const char *name, size_t size) {
           "LIBFABRIC, SHM, CUDA, AUTO, POSIX, GDS, GDS_MT, OBJ",
           of_vendors[i]);
   return fail(WEFT_ERR_INVALID,
-              "--backend %.*s: there is none of that name; want one or, with commas, several of UCX, LIBFABRIC, SHM, "
-              "CUDA and AUTO, or of POSIX, GDS and GDS_MT, or OBJ",
+              "--backend %.*s: there is no back end of that name; want one or, separated by commas, several of UCX, "
+              "LIBFABRIC, SHM, CUDA and AUTO, or of POSIX, GDS and GDS_MT, or OBJ",
               (int)size, name);
 }
 
@@ -65,8 +65,7 @@ static int add_backend(struct transfer_plan *plan, const char *name, size_t size
     return fail(WEFT_ERR_INVALID, "--backend names more than %d", TRANSFER_MAX_BACKENDS);
   if (plan->num_backends > 0 && found->storage != plan->storage)
     return fail(WEFT_ERR_INVALID,
-                "--backend %s: %s and %s are no two ways to the same memory: measure one after the "
-                "other",
+                "--backend %s: %s and %s do not reach the same kind of memory: measure them in separate commands",
                 plan->config.backend, plan->backends[0].name, found->name);
   for (uint32_t i = 0; i < plan->num_backends; i++)
     if (strcmp(plan->backends[i].name, found->name) == 0) // two rows could not be told apart
@@ -154,8 +153,8 @@ static int refuse_kinds(const struct transfer_plan *plan) {
   if (config->worker_type != 0)
     return fail(WEFT_ERR_UNSUPPORTED, "--worker_type nvshmem: Weft's workers are its own agents; want nixl");
   if (config->use_device_api)
-    return fail(WEFT_ERR_UNSUPPORTED, "--use_device_api: kernels do not begin transfers of weft/agent.h; leave it out "
-                                      "('weft bench ep' measures what kernels send)");
+    return fail(WEFT_ERR_UNSUPPORTED, "--use_device_api: kernels cannot start transfers of weft/agent.h; omit the "
+                                      "option ('weft bench ep' measures what kernels send)");
   if (config->enable_vmm && !vram)
     return fail(WEFT_ERR_INVALID, "--enable_vmm is about GPU memory: want --initiator_seg_type or --target_seg_type "
                                   "VRAM with it");
@@ -165,7 +164,7 @@ static int refuse_kinds(const struct transfer_plan *plan) {
     return fail(WEFT_ERR_INVALID, "--randomize_location_mode %s is about places in files: want --backend POSIX or GDS",
                 transfer_location_names[config->randomize_location_mode]);
   if (plan->storage == TRANSFER_OBJECTS && !config->obj_bucket_name)
-    return fail(WEFT_ERR_INVALID, "--backend OBJ wants a bucket that is there: --obj_bucket_name NAME");
+    return fail(WEFT_ERR_INVALID, "--backend OBJ needs an existing bucket: want --obj_bucket_name NAME");
   return 0;
 }
 
@@ -188,8 +187,8 @@ static int check_sizes(const struct transfer_config *config) {
     return fail(WEFT_ERR_INVALID, "--start_batch_size %" PRIu64 " is more than --max_batch_size %" PRIu64,
                 config->start_batch_size, config->max_batch_size);
   if (config->reregister_mem && (config->pipeline_depth > 1 || config->num_threads > 1))
-    return fail(WEFT_ERR_INVALID, "--reregister_mem takes the memory away from all other transfers: want "
-                                  "--pipeline_depth 1 and --num_threads 1 with it");
+    return fail(WEFT_ERR_INVALID, "--reregister_mem deregisters memory that other transfers use: want --pipeline_depth "
+                                  "1 and --num_threads 1 with it");
   return 0;
 }
 

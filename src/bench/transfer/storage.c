@@ -87,7 +87,7 @@ static int count_places(const struct transfer_plan *plan, uint32_t *count) {
   if (plan->storage == TRANSFER_OBJECTS)
     places = (uint64_t)config->num_threads * config->pipeline_depth * config->max_batch_size;
   else if (config->filenames && count_names(config->filenames) != config->num_files && config->num_files != 1)
-    return fail(WEFT_ERR_INVALID, "--filenames names %u files, and --num_files is %u: want the same number",
+    return fail(WEFT_ERR_INVALID, "--filenames names %u files, but --num_files is %u: want the same number",
                 count_names(config->filenames), config->num_files);
   else if (config->filenames)
     places = count_names(config->filenames);
@@ -114,7 +114,7 @@ static bool passes_cache(const char *path) {
 static int check_apart(const struct transfer_stored *stored, const struct transfer_storage_place *place) {
   struct stat own, other;
   if (fstat(place->fd, &own) != 0)
-    return fail_errno(errno, "cannot look at the file %s", place->path);
+    return fail_errno(errno, "cannot stat the file %s", place->path);
   for (uint32_t i = 0; i < stored->count; i++)
     if (fstat(stored->places[i].fd, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino)
       return fail(WEFT_ERR_INVALID, "--filenames: %s and %s are one file: want others, or one name",
@@ -233,7 +233,7 @@ static int move(const struct transfer_storage_place *place, bool writes, char *b
     if (some < 0)
       return fail_errno(errno, "cannot %s the file %s", writes ? "write" : "read", place->path);
     if (some == 0)
-      return fail(WEFT_ERR_DATA, "the file %s ends at byte %" PRIu64 ", where something was written", place->path,
+      return fail(WEFT_ERR_DATA, "the file %s ends at byte %" PRIu64 ", although data was written there", place->path,
                   at + done);
     done += (uint64_t)some;
   }

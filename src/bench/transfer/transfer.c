@@ -230,8 +230,8 @@ static int open_by_asio(struct bench_store *store, struct running *running) {
   bool loopback = strncmp(config->asio_address, "127.", 4) == 0 || strcmp(config->asio_address, "::1") == 0;
   if (!options.token && !loopback)
     return fail(WEFT_ERR_INVALID,
-                "--runtime_type ASIO with --asio_address %s: both workers need a token of one text: "
-                "set WEFT_TOKEN, or give --token_file",
+                "--runtime_type ASIO with --asio_address %s: both workers need the same token: set WEFT_TOKEN, or give "
+                "--token_file",
                 config->asio_address);
   if (!options.token)
     options.token = "weft-bench-on-loopback";

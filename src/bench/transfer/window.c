@@ -26,16 +26,17 @@ bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest
   if (window->initiators == 0 || (window->initiators == 1 && ns > 0))
     return true;
   if (ns <= 0)
-    snprintf(why, cap, "there was no time in which all initiators moved: want more iterations (--num_iter)");
+    snprintf(why, cap, "at no time were all initiators active: want more iterations (--num_iter)");
   else if (ns < TRANSFER_LEAST_OVERLAP * (double)window->shortest)
     snprintf(why, cap,
-             "all initiators moved at the same time for %.3g us only, of the %.3g us of the quickest: want %.0f %% or "
-             "more, and more iterations (--num_iter)",
+             "all initiators were active at the same time for only %.3g us, of the %.3g us of the quickest: want %.0f "
+             "%% or more, so want more iterations (--num_iter)",
              ns / 1e3, (double)window->shortest / 1e3, 100 * TRANSFER_LEAST_OVERLAP);
   else if (fewest == 0)
-    snprintf(why, cap,
-             "of one initiator no request ended in the %.3g us in which all moved: want more iterations (--num_iter)",
-             ns / 1e3);
+    snprintf(
+        why, cap,
+        "no request of one initiator ended in the %.3g us in which all were active: want more iterations (--num_iter)",
+        ns / 1e3);
   else
     return true;
   return false;

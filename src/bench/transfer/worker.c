@@ -87,8 +87,7 @@ static json_t *describe_buffers(const struct transfer_worker *worker) {
 }
 
 static int malformed(uint32_t rank) {
-  return fail(WEFT_ERR_PROTOCOL, "rank %u says of its agent what is no description of one: is it of another version?",
-              rank);
+  return fail(WEFT_ERR_PROTOCOL, "rank %u sent a malformed description of its agent: is it of another version?", rank);
 }
 
 static int load_metadata(struct transfer_worker *worker, uint32_t rank, const json_t *card) {

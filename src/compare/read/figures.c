@@ -95,7 +95,7 @@ static int add_row(struct compare_run *run, uint32_t base, const struct figures_
 
 static void remark(struct compare_run *run, const struct figures *figures) {
   if (!figures->complete)
-    snprintf(run->remark, sizeof run->remark, "not all was measured: it was cut short%s%.64s",
+    snprintf(run->remark, sizeof run->remark, "not all was measured: the benchmark was cut short%s%.64s",
              *figures->cut_short ? " by " : "", figures->cut_short);
   else if (!figures->passed)
     snprintf(run->remark, sizeof run->remark, "the run did not pass%s%.200s", *figures->error ? ": " : "",

@@ -130,7 +130,7 @@ static int read_head(const struct reader *reader, struct head *head) {
       head->num_figures++;
       at += column->width + 1;
     } else if (head->num_figures > 0 || ends_with(reader->cells[at], "_bound")) {
-      return no_columns("this is no column of a figure:", reader->cells[at]);
+      return no_columns("this is not a column of a figure:", reader->cells[at]);
     } else {
       *column = (struct column){.name = reader->cells[at], .width = 1};
       head->num_keys++;

@@ -112,19 +112,19 @@ static size_t count_basis(const struct comparison *comparison, enum change_basis
 static void note_method(struct text *text, const struct comparison *comparison) {
   const struct compare_options *options = comparison->options;
   text_add(text,
-           "Intervals are at 95 %%, by bootstrap (%zu draws, seed %llu). A change is called better or worse where the "
-           "interval has no 0 in it, the rate of false ones is below 5 %% over all rows (Benjamini-Hochberg), and it "
-           "is at least %g %%.\n",
+           "Intervals are at 95 %%, by bootstrap (%zu draws, seed %llu). A change is called better or worse if its "
+           "interval does not contain 0, if the rate of false changes over all rows is below 5 %% "
+           "(Benjamini-Hochberg), and if it is at least %g %%.\n",
            options->resamples, (unsigned long long)options->seed, options->floor);
   if (count_basis(comparison, CHANGE_ITERATIONS) > 0)
-    text_add(text, "If there is one run on each side, an interval shows how its iterations differ, and not how runs "
-                   "do: repeat the runs to know that.\n");
+    text_add(text, "If there is only one run on each side, an interval shows how much its iterations differ, not how "
+                   "much runs differ: repeat the runs to know that.\n");
   if (count_basis(comparison, CHANGE_PAIRS) > 0)
-    text_add(text, "Repeats took turns and are compared pair by pair.\n");
+    text_add(text, "The repeats took turns, and are compared pair by pair.\n");
   size_t unknown = comparison->counts[COMPARE_UNKNOWN];
   if (unknown > 0)
     text_add(text,
-             "%zu figure%s %s one value on each side and nothing that says how it varies, or begin%s at 0: the change "
+             "%zu figure%s %s one value on each side and no information on how it varies, or begin%s at 0: the change "
              "has no interval, and no limit is applied to it. Give several runs of each.\n",
              unknown, text_s(unknown), unknown == 1 ? "has" : "have", unknown == 1 ? "s" : "");
 }
@@ -179,7 +179,7 @@ static void note_runs(struct text *text, const struct comparison *comparison) {
       text_add(text, "%s: %s\n", comparison->runs[i].label, comparison->runs[i].remark);
   for (size_t i = 0; i < comparison->num_runs; i++)
     if (comparison->runs[i].left_out > 0)
-      text_add(text, "%s: %u row%s left out, as the benchmark itself refused %s: %s\n", comparison->runs[i].label,
+      text_add(text, "%s: %u row%s left out, because the benchmark itself refused %s: %s\n", comparison->runs[i].label,
                comparison->runs[i].left_out, text_s(comparison->runs[i].left_out),
                comparison->runs[i].left_out == 1 ? "it" : "them", comparison->runs[i].why_left);
 }

@@ -101,7 +101,7 @@ int limits_disk_key(const char *root, const char *device, char key[LIMITS_DEVICE
 double limits_disk_gbps(const char *root, const char *device, char *detail, size_t cap) {
   char link[SYSFS_PATH], folder[SYSFS_PATH], slot[LIMITS_DETAIL];
   snprintf(link, sizeof link, "%s/sys/dev/block/%s", root, device);
-  snprintf(detail, cap, "the file's device (%s) does not say how fast it is; 'weft bench limits --path' measures it",
+  snprintf(detail, cap, "the device of the file (%s) does not report its speed; 'weft bench limits --path' measures it",
            device);
   if (!realpath(link, folder) || !strstr(folder, "/nvme"))
     return -1;

@@ -34,7 +34,7 @@ double limits_pcie_gbps(const char *root, const char *address, char *detail, siz
   double rate = both_ends(root, address, "max_link_speed");
   double lanes = both_ends(root, address, "current_link_width");
   if (rate <= 0 || rate > 1e3 || lanes <= 0 || lanes > 32) {
-    snprintf(detail, cap, "sysfs does not say how fast the PCIe link of %s is", address);
+    snprintf(detail, cap, "sysfs does not report the speed of the PCIe link of %s", address);
     return -1;
   }
   snprintf(detail, cap, "PCIe generation %d, %.0f lanes of %g GT/s at %s, as sysfs says, less the headers of packets",

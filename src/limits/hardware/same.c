@@ -76,7 +76,7 @@ bool limits_hardware_is(const struct limits_hardware *hardware, const json_t *ke
     if (strcmp(key, "machine") == 0)
       snprintf(why, cap, "they are of another host");
     else
-      snprintf(why, cap, "they are of other hardware: %s was %s, and is %s now", key, before, after);
+      snprintf(why, cap, "they are of other hardware: %s was %s, and is now %s", key, before, after);
     break;
   }
   json_decref(now);

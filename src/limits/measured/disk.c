@@ -132,7 +132,7 @@ static int open_file(const char *folder, int *fd) {
 static int choose_size(const char *folder, uint64_t *bytes) {
   struct statvfs system;
   if (statvfs(folder, &system) != 0)
-    return fail_errno(errno, "cannot ask how much room %s has", folder);
+    return fail_errno(errno, "cannot read how much room %s has", folder);
   uint64_t room = (uint64_t)system.f_bavail * system.f_frsize / 4 / LARGEST * LARGEST;
   if (room < (uint64_t)THREADS * LARGEST)
     return fail(WEFT_ERR_LIMIT, "%s has %" PRIu64 " MiB of room: want %d to measure the disk", folder, room * 4 >> 20,
@@ -159,9 +159,9 @@ int limits_measure_disk(const struct limits_try *one) {
   struct disk disk = {.fd = -1};
   bool in_memory = false;
   if (!folder)
-    return fail(WEFT_ERR_UNSUPPORTED, "not measured, for --path names none");
+    return fail(WEFT_ERR_UNSUPPORTED, "not measured: --path names no folder");
   if (!limits_disk_of(folder, device, &in_memory))
-    return fail(WEFT_ERR_SYSTEM, "cannot ask on which disk %s is", folder);
+    return fail(WEFT_ERR_SYSTEM, "cannot find out on which disk %s is", folder);
   if (in_memory)
     return fail(WEFT_ERR_UNSUPPORTED, "%s is in memory, and has no disk", folder);
   int rc = limits_disk_key(one->limits->hardware.root, device, key);

@@ -39,7 +39,7 @@ static int see_passed(const struct way *way, struct device_copies *pieces, char 
   while (rc == 0 && !passed && !clock_passed(deadline_ns))
     rc = way->api->copies_passed(pieces, &passed, why);
   if (rc == 0 && !passed) {
-    snprintf(why, DEVICE_WHY, "a kernel's copies have not passed after %d ms", WAIT_MS);
+    snprintf(why, DEVICE_WHY, "the copies of a kernel did not end within %d ms", WAIT_MS);
     return WEFT_ERR_TIMEOUT;
   }
   return rc;

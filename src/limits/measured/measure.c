@@ -32,8 +32,9 @@ static int check_path(const char *path) {
     return 0;
   if (stat(path, &status) != 0)
     return fail(WEFT_ERR_INVALID, "--path %s: there is no such folder", path);
-  return S_ISDIR(status.st_mode) ? 0
-                                 : fail(WEFT_ERR_INVALID, "--path %s: this is no folder: want one on the disk", path);
+  return S_ISDIR(status.st_mode)
+             ? 0
+             : fail(WEFT_ERR_INVALID, "--path %s: this is not a folder: want a folder on the disk", path);
 }
 
 // A part that this host does not have is no failure.

@@ -5,6 +5,6 @@
 int limits_check_stopped(const struct limits_try *one) {
   const struct limits_measure *measure = one->measure;
   if (measure->stopped && measure->stopped(measure->arg))
-    return fail(WEFT_ERR_CANCELED, "the bounds were not measured to the end, and none was kept");
+    return fail(WEFT_ERR_CANCELED, "not all bounds were measured, so none was kept");
   return 0;
 }

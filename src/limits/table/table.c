@@ -157,7 +157,7 @@ static int read_entry(struct limits_table *table, const json_t *json, size_t ind
   struct limits_entry entry = {0};
   int rc = fields_from_json(entry_fields, &entry, json);
   if (rc == 0 && !(isfinite(entry.gbps) && entry.gbps > 0 && entry.gbps < 1e9))
-    rc = fail(WEFT_ERR_PROTOCOL, "gbps: %g is no bandwidth: want one above 0 and below 1e9", entry.gbps);
+    rc = fail(WEFT_ERR_PROTOCOL, "gbps: %g is not a bandwidth: want a number above 0 and below 1e9", entry.gbps);
   if (rc == 0)
     return limits_table_add(table, &entry);
   return fail_context(rc, "entry %zu", index);

@@ -14,7 +14,7 @@ static void say_wait(weft_agent_t *agent, weft_peer_t peer) {
 
 static void say_full(weft_agent_t *agent, weft_peer_t peer) {
   char text[P2P_SHOWN];
-  snprintf(text, sizeof text, "%d initiators wait for this target already: come back later", P2P_MAX_WAITING);
+  snprintf(text, sizeof text, "%d initiators wait for this target already: try again later", P2P_MAX_WAITING);
   p2p_send_to(agent, peer, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", WEFT_ERR_BUSY, "text", text));
 }
 

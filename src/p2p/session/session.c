@@ -213,7 +213,7 @@ int p2p_await_region(struct p2p_session *session, weft_region_t region) {
     uint32_t count = 0;
     int rc = weft_agent_regions(session->agent, session->peer, info, sizeof *info, REGIONS, &count);
     if (rc == 0 && count > REGIONS)
-      rc = fail(WEFT_ERR_LIMIT, "the peer has %u regions, and a target has no more than %d", count, REGIONS);
+      rc = fail(WEFT_ERR_LIMIT, "the peer has %u regions, but a target has at most %d", count, REGIONS);
     for (uint32_t i = 0; rc == 0 && i < count; i++)
       if (info[i].region == region)
         return 0;

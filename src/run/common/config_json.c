@@ -140,7 +140,8 @@ static int check_given(const struct run_given *given, const json_t *own, const j
   if (!name || json_equal(here, there) || (word && strcmp(word, "auto") == 0)) // the lead has chosen a value for it
     return 0;
   char *one = json_dumps(here, JSON_ENCODE_ANY), *other = json_dumps(there, JSON_ENCODE_ANY);
-  int err = fail(WEFT_ERR_INVALID, "--%s is %s here, and %s at the lead, which decides: give the same, or leave it out",
+  int err = fail(WEFT_ERR_INVALID,
+                 "--%s is %s here, but %s at the lead, which decides: give the same value, or omit the option",
                  given->option, one ? one : "?", other ? other : "?");
   free(one);
   free(other);

@@ -45,7 +45,7 @@ int run_counters_make(uint32_t count, int *fd, struct run_counters **counters) {
 int run_counters_map(int fd, uint32_t count, struct run_counters **counters) {
   struct stat status;
   if (fstat(fd, &status) != 0 || (uint64_t)status.st_size != count * sizeof **counters)
-    return fail(WEFT_ERR_PROTOCOL, "the descriptor for the counters of %u ranks is of other memory", count);
+    return fail(WEFT_ERR_PROTOCOL, "the descriptor for the counters of %u ranks refers to other memory", count);
   return map(fd, count * sizeof **counters, counters);
 }
 

@@ -56,8 +56,8 @@ int run_task_from_text(struct run_task *task, const char *text, json_t **owner) 
           &read.counters_fd, "counters_place", &counters_place, "num_counters", &num_counters)) {
     run_task_free(json);
     // jansson's own error text would quote the task.
-    return fail(WEFT_ERR_PROTOCOL, "the task in %s's descriptor is not what 'weft elastic' writes, from byte %d on",
-                RUN_TASK_VARIABLE, error.position);
+    return fail(WEFT_ERR_PROTOCOL, "the task in the descriptor of %s is malformed, from byte %d on", RUN_TASK_VARIABLE,
+                error.position);
   }
   read.slot = (uint32_t)slot;
   read.phase = (uint32_t)phase;
@@ -108,7 +108,7 @@ static int read_all(int fd, size_t size, char **text) {
   *text = read;
   return got == size && strlen(read) == size
              ? 0
-             : fail(WEFT_ERR_PROTOCOL, "the task in %s's descriptor is cut short", RUN_TASK_VARIABLE);
+             : fail(WEFT_ERR_PROTOCOL, "the task in the descriptor of %s is cut short", RUN_TASK_VARIABLE);
 }
 
 int run_task_receive(struct run_task *task, json_t **owner) {

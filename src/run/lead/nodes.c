@@ -63,7 +63,7 @@ int lead_take_node(struct node *node, const struct run_change *change, const cha
   if (json_is_true(json_object_get(change->json, "leaving")))
     return node->config.agents == RUN_AGENTS_ELASTIC && number > 0 ? lead_lose_node(node, (uint32_t)number, true) : 0;
   if (seen->gone)
-    progress_say(&node->progress, "agent %lu has come in the place of one that is gone", number);
+    progress_say(&node->progress, "agent %lu has replaced one that is gone", number);
   seen->here = true;
   seen->leaves = seen->gone = false;
   seen->error[0] = '\0';
@@ -162,7 +162,7 @@ static uint32_t describe_needs(const struct node *node, struct text *text) {
 // Where the other nodes can run. An embedded store at loopback can be reached only from this host.
 static const char *where_others_start(const struct node *node) {
   return node->store.server && run_url_is_loopback(node->store.endpoints)
-             ? "on this host (--listen ADDRESS lets others in)"
+             ? "on this host (--listen ADDRESS admits agents of other hosts)"
              : "here or on another host";
 }
 

@@ -93,13 +93,14 @@ static int too_late(const struct node *node, const char *missing) {
   for (uint32_t i = 0; i < lead->num_nodes; i++)
     agents += lead->nodes[i].here;
   if (lead->all_started)
-    return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not end it in time", node->phase.current, missing);
+    return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not finish it in time", node->phase.current, missing);
   for (uint32_t i = 0; i < joins->count; i++)
     if (!node_launch_of(node, node->phase.current, joins->rank[i])->claimed)
-      return fail(WEFT_ERR_TIMEOUT,
-                  "phase %u: no agent launched rank %d within %u s; %u agent%s %s %u slot%s in all, this one %u free",
-                  node->phase.current, joins->rank[i], node->config.startup_timeout_s, agents, text_s(agents),
-                  agents == 1 ? "has" : "have", slots, text_s(slots), node_free_slots(node));
+      return fail(
+          WEFT_ERR_TIMEOUT,
+          "phase %u: no agent launched rank %d within %u s; %u agent%s %s %u slot%s in all, and this agent %u free",
+          node->phase.current, joins->rank[i], node->config.startup_timeout_s, agents, text_s(agents),
+          agents == 1 ? "has" : "have", slots, text_s(slots), node_free_slots(node));
   return fail(WEFT_ERR_TIMEOUT, "phase %u: rank %s did not start it within %u s (logs in %s)", node->phase.current,
               missing, node->config.startup_timeout_s, node->directory.path);
 }
@@ -124,8 +125,8 @@ int lead_gather_slots(struct node *node, uint32_t phase) {
                 text_s(need - slots));
   return clock_passed(lead_late_ns(node))
              ? fail(WEFT_ERR_TIMEOUT,
-                    "phase %u needs %u process slot%s, and the agents here have %u: no agent with the missing %u came "
-                    "within %u s (--num-processes, --startup-timeout)",
+                    "phase %u needs %u process slot%s, but the agents here have %u: no agent with the missing %u "
+                    "joined within %u s (--num-processes, --startup-timeout)",
                     phase, need, text_s(need), slots, need - slots, node->config.startup_timeout_s)
              : 0;
 }

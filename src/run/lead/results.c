@@ -281,7 +281,7 @@ static int print(const struct node *node, const struct results *results) {
   if (!node->config.json)
     printf("\n");
   int err = report_write(stdout, results, &options);
-  return err ? err : fflush(stdout) ? fail(WEFT_ERR_SYSTEM, "standard output cannot be written") : 0;
+  return err ? err : fflush(stdout) ? fail(WEFT_ERR_SYSTEM, "cannot write to standard output") : 0;
 }
 
 // Writes the files that were requested in addition to the report.

@@ -65,7 +65,7 @@ static uint32_t add_standing(const struct node *node, struct text *text) {
 int lead_blame_standing(const struct node *node, int err) {
   struct text text = {0};
   if ((err == WEFT_ERR_TIMEOUT || err == WEFT_ERR_PEER_LOST) && add_standing(node, &text))
-    fail_context(err, "%s", text.data ? text.data : "a rank stands still");
+    fail_context(err, "%s", text.data ? text.data : "a rank makes no progress");
   text_free(&text);
   return err;
 }

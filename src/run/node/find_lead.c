@@ -158,7 +158,7 @@ static void say_waiting(struct node *node, struct search *search) {
   progress_say(&node->progress, "%s of job '%s' at %s, for up to %u s (until %s): %s",
                first ? "waits for the lead" : "still waits for the lead", node->job, names.data ? names.data : "?",
                node->config.startup_timeout_s, until,
-               answers ? "the store answers, and has no run yet" : "no store answers there yet");
+               answers ? "the store answers, but has no run yet" : "no store answers there yet");
   text_free(&names);
 }
 
@@ -187,8 +187,8 @@ static int check_closed(const struct node *node, const struct search *search) {
     return 0;
   return fail(
       WEFT_ERR_INVALID,
-      "the store %s does not answer, but the lead's own store, %s, does, and wants the token of its run: give "
-      "that in WEFT_TOKEN, by WEFT_TOKEN=TOKEN weft elastic --rank-server %s; or start the lead with --store %s",
+      "the store %s does not answer, but the lead's own store, %s, does, and needs the token of its run: set it in "
+      "WEFT_TOKEN, as in WEFT_TOKEN=TOKEN weft elastic --rank-server %s; or start the lead with --store %s",
       search->places[0].endpoints, search->closed, node->config.lead, search->places[0].endpoints);
 }
 

@@ -46,10 +46,10 @@ static int announce_leaving(struct node *node) {
   if (!err)
     run_directory_event(&node->directory, "leave", json_pack("{s:s, s:i}", "host", node->host, "ranks", (int)ranks));
   if (!err && ranks)
-    progress_say(&node->progress,
-                 "asked to leave (SIGTERM): %u rank%s of this agent leave%s the group; a second "
-                 "SIGTERM ends at once",
-                 ranks, text_s(ranks), ranks == 1 ? "s" : "");
+    progress_say(
+        &node->progress,
+        "asked to leave (SIGTERM): %u rank%s of this agent leave%s the group; a second SIGTERM ends the agent at once",
+        ranks, text_s(ranks), ranks == 1 ? "s" : "");
   return run_storage_may_pass(err) || err == WEFT_ERR_NOT_FOUND ? 0 : err;
 }
 

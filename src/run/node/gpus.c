@@ -127,7 +127,7 @@ static int find(struct run_gpus *gpus, const struct run_config *config, const st
   uint32_t most = need->most < RUN_GPUS_MAX ? need->most : RUN_GPUS_MAX;
   int err = run_gpus_check_visible(getenv(VISIBLE));
   if (!err && need->in_all > DEVICE_SEATS)
-    err = fail(WEFT_ERR_UNSUPPORTED, "the plan has up to %u ranks live at once, and on GPUs there can be %d",
+    err = fail(WEFT_ERR_UNSUPPORTED, "the plan has up to %u ranks live at once, but on GPUs there can be at most %d",
                need->in_all, DEVICE_SEATS);
   if (!err)
     err = device_load(&api);

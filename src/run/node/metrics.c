@@ -30,13 +30,13 @@ static void put_run(const struct node *node, struct text *text) {
   metrics_put_label(text, "host", node->host);
   text_add(text, ",run=\"%s\",agent=\"%u\",version=\"%s\"} 1\n", node->run, node->id, weft_version());
   metrics_put_family(text, "weft_elastic_phase", "gauge", "",
-                     "The phase of the plan that the run is in, from 0; the number of phases: it is over.");
+                     "The current phase of the plan, from 0; the number of phases when the run is over.");
   metrics_put_gauge(text, "weft_elastic_phase", "", node->metrics.phase);
   metrics_put_family(text, "weft_elastic_phases", "gauge", "", "Phases of the plan.");
   metrics_put_gauge(text, "weft_elastic_phases", "", node->plan->num_phases);
-  metrics_put_family(text, "weft_elastic_rank_processes", "gauge", "", "Rank processes of this agent that run.");
+  metrics_put_family(text, "weft_elastic_rank_processes", "gauge", "", "Running rank processes of this agent.");
   metrics_put_gauge(text, "weft_elastic_rank_processes", "", node->metrics.processes);
-  metrics_put_family(text, "weft_elastic_store_away", "gauge", "", "1: the store does not answer.");
+  metrics_put_family(text, "weft_elastic_store_away", "gauge", "", "1 if the store does not answer.");
   metrics_put_gauge(text, "weft_elastic_store_away", "", node->metrics.store_away);
   metrics_put_family(text, "weft_elastic_rank_exits", "counter", "", "Rank processes of this agent that have ended.");
   for (int i = 0; i < NODE_EXITS; i++)
@@ -94,8 +94,8 @@ static int write_bearer(struct node *node) {
     return 0;
   if (!token || !*token)
     return fail(WEFT_ERR_INVALID,
-                "--metrics-bearer-file %s: there is no token that a bearer could follow from; give "
-                "one by --token-file",
+                "--metrics-bearer-file %s: the bearer token is derived from a token, and none is given: give one by "
+                "--token-file",
                 path);
   int err = metrics_bearer_to_file(token, "--metrics-bearer-file", path);
   if (!err && !(node->metrics.bearer_file = strdup(path)))

@@ -80,15 +80,15 @@ static int choose_token(struct node *node) {
     return 0;
   if (config->others_come && (config->quiet || !isatty(STDERR_FILENO)))
     return fail(WEFT_ERR_INVALID,
-                "the plan needs %u process slots and --num-processes is %u, so others have to come, which need the "
-                "token of this run, and %s: give all agents one, in WEFT_TOKEN or by --token-file",
+                "the plan needs %u process slots, but --num-processes is %u. Other agents have to join and need the "
+                "token of this run, but %s: give all agents one token, in WEFT_TOKEN or by --token-file",
                 node->plan->num_processes, config->num_processes,
-                config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
+                config->quiet ? "--quiet does not show it" : "there is no terminal on which to show one");
   if (node_places(node) > 1 && (config->quiet || !isatty(STDERR_FILENO)))
-    return fail(
-        WEFT_ERR_INVALID,
-        "the other agents need the token of this run, and %s: give all agents one, in WEFT_TOKEN or by --token-file",
-        config->quiet ? "--quiet does not show it" : "there is no terminal to show one on");
+    return fail(WEFT_ERR_INVALID,
+                "the other agents need the token of this run, but %s: give all agents one token, in WEFT_TOKEN or by "
+                "--token-file",
+                config->quiet ? "--quiet does not show it" : "there is no terminal on which to show one");
   secret_make(node->made_token);
   config->token = node->made_token;
   return 0;

@@ -182,7 +182,7 @@ static int receive_results(struct node *node, int in, struct found *found, uint6
     struct pollfd ready[2] = {{.fd = in, .events = POLLIN}, {.fd = node->signal_fd, .events = POLLIN}};
     int ms = clock_left_ms(deadline_ns);
     if (ms <= 0)
-      return fail(WEFT_ERR_TIMEOUT, "the library was asked what it can do, and did not answer in time");
+      return fail(WEFT_ERR_TIMEOUT, "the process that tests what the library supports did not answer in time");
     if (poll(ready, 2, ms) <= 0)
       continue;
     int err = ready[1].revents ? node_pause(node, 0) : 0;
@@ -209,11 +209,10 @@ static int await(struct node *node, pid_t pid, int in, struct found *found) {
     process_end(pid);
   if (ends && !ended)
     return fail(WEFT_ERR_TIMEOUT,
-                "the process that asked what the library can do has not ended for %d s: see "
-                "'weft doctor'",
+                "the process that tests what the library supports has not ended for %d s: see 'weft doctor'",
                 END_MS / MS_PER_S);
   if (err == WEFT_ERR_SYSTEM)
-    err = fail(err, "the process that asked what the library can do ended without an answer, by %s %d",
+    err = fail(err, "the process that tests what the library supports ended without an answer, by %s %d",
                WIFSIGNALED(status) ? "signal" : "exit status",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
   return err;
@@ -226,9 +225,9 @@ int node_probe(struct node *node) {
     return 0;
   struct found *found = calloc(1, sizeof *found);
   if (!found)
-    return fail(WEFT_ERR_NOMEM, "no memory for what the library can do");
+    return fail(WEFT_ERR_NOMEM, "no memory to test what the library supports");
   fflush(NULL);
-  int err = pipe(pipes) == 0 ? 0 : fail_errno(errno, "no pipe to ask what the library can do");
+  int err = pipe(pipes) == 0 ? 0 : fail_errno(errno, "cannot make a pipe to test what the library supports");
   pid_t pid = err ? -1 : fork();
   if (pid == 0) {
     close(pipes[0]);
@@ -237,7 +236,7 @@ int node_probe(struct node *node) {
   if (!err)
     close(pipes[1]);
   if (!err && pid < 0)
-    err = fail_errno(errno, "no process to ask what the library can do");
+    err = fail_errno(errno, "cannot start a process to test what the library supports");
   if (!err)
     err = await(node, pid, pipes[0], found);
   if (pid != -1 || !err)

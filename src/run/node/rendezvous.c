@@ -173,9 +173,9 @@ enum { PLAN_SHOWN = 200 }; // characters of a plan in an error
 static int other_plan(const struct node *node, const json_t *live) {
   json_t *json = plan_to_json(node->plan);
   char *own = json_dumps(json, JSON_COMPACT), *lead = json_dumps(json_object_get(live, "plan"), JSON_COMPACT);
-  int err =
-      fail(WEFT_ERR_INVALID, "--plan is %.*s here, and %.*s at the lead, which decides: give the same, or leave it out",
-           PLAN_SHOWN, own ? own : "?", PLAN_SHOWN, lead ? lead : "?");
+  int err = fail(WEFT_ERR_INVALID,
+                 "--plan is %.*s here, but %.*s at the lead, which decides: give the same plan, or omit the option",
+                 PLAN_SHOWN, own ? own : "?", PLAN_SHOWN, lead ? lead : "?");
   free(own);
   free(lead);
   json_decref(json);
@@ -200,7 +200,7 @@ static int follow(struct node *node, const json_t *live) {
   if (!err && !node->place.taken)
     err = node_refuse(node, live,
                       node->config.agents == RUN_AGENTS_ELASTIC
-                          ? ", and all its places are taken; that of an agent that has died is free after 10 s"
+                          ? ", and all its places are taken; the place of a dead agent becomes free after 10 s"
                           : ", and all its agents have joined already (with --agents elastic others may come later)");
   return err;
 }

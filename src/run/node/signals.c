@@ -51,7 +51,7 @@ void node_take_signal(struct node *node) {
 
 void node_add_phase(const struct node *node, struct text *text) {
   if (node->phase.begun && node->phase.current < node->plan->num_phases)
-    text_add(text, ": ended in phase %u (%u of %u), with what was measured until then", node->phase.current,
+    text_add(text, ": ended in phase %u (%u of %u), with the results until then", node->phase.current,
              node->phase.current + 1, node->plan->num_phases);
 }
 
@@ -63,7 +63,7 @@ int node_interrupted(const struct node *node) {
   const char *in_phase = phase.data ? phase.data : "";
   int err = node->signal_number == SIGUSR1
                 ? fail(WEFT_ERR_CANCELED, "the time limit is near (SIGUSR1)%s",
-                       *in_phase ? in_phase : ", and no phase is under way")
+                       *in_phase ? in_phase : ", and no phase is running")
                 : fail(WEFT_ERR_CANCELED, "interrupted by SIG%s%s", sigabbrev_np(node->signal_number), in_phase);
   text_free(&phase);
   return err;

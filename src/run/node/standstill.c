@@ -36,7 +36,7 @@ static void goes_on(struct node *node, struct run_child *child) {
   if (!child->told_still)
     return;
   child->told_still = false;
-  progress_say(&node->progress, "rank %d on %s, process %ld, goes on", child->rank, node->host, (long)child->pid);
+  progress_say(&node->progress, "rank %d on %s, process %ld, continues", child->rank, node->host, (long)child->pid);
   publish(node, child, "");
 }
 

@@ -32,13 +32,13 @@ bool process_state_read(struct process_state *state, pid_t pid) {
 const char *process_state_standstill(char state) {
   switch (state) {
   case 'T':
-    return "is stopped (state T: a signal did that, and SIGCONT lets it go on)";
+    return "is stopped (state T: a signal stopped it; SIGCONT continues it)";
   case 't':
     return "is stopped by a debugger (state t)";
   case 'D':
-    return "is held by the kernel (state D: a disk, a network file system or a device does not answer)";
+    return "is blocked in the kernel (state D: a disk, a network file system or a device does not answer)";
   case 'Z':
-    return "has lost its main thread (state Z), and others of its threads hold on";
+    return "has lost its main thread (state Z), while others of its threads have not ended";
   default:
     return NULL;
   }

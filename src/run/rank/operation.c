@@ -246,7 +246,7 @@ static int check_view(struct rank *rank, const struct traffic_op *op) {
   int err = lost_to_others(rank, live->rank, live->count, op->ranks, op->num_ranks);
   if (err)
     return err;
-  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran among %u rank%s, but the plan has %u",
+  return fail(WEFT_ERR_PROTOCOL, "operation %llu of phase %u ran with %u rank%s, but the plan has %u",
               (unsigned long long)op->op, rank->phase, op->num_ranks, text_s(op->num_ranks), live->count);
 }
 
@@ -280,9 +280,10 @@ static int take_own_loss(struct rank *rank, const struct run_lost *lost) {
   if (lost->rank != rank->task.rank || lost->phase < rank->task.phase)
     return 0;
   rank->told_to_leave = lost->leaves;
-  return lost->leaves ? 0
-                      : fail(WEFT_ERR_PEER_LOST, "the lead lost the agent of rank %d in phase %u, and the run went on",
-                             rank->task.rank, lost->phase);
+  return lost->leaves
+             ? 0
+             : fail(WEFT_ERR_PEER_LOST, "the lead lost the agent of rank %d in phase %u, and the run continued",
+                    rank->task.rank, lost->phase);
 }
 
 int rank_take_news(struct rank *rank) {

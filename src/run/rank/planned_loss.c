@@ -62,7 +62,7 @@ static int await_loss(struct rank *rank) {
     if (err)
       return err;
     if (clock_passed(deadline))
-      return fail(WEFT_ERR_TIMEOUT, "rank %d was to be lost in phase %u, but it was not lost within %u s",
+      return fail(WEFT_ERR_TIMEOUT, "rank %d should have been lost in phase %u, but it was not lost within %u s",
                   rank->task.rank, rank->phase, rank->config.startup_timeout_s);
   }
 }
@@ -79,7 +79,7 @@ static uint32_t victims_of(const struct rank *rank, const int32_t *ranks, uint32
 static int too_late(const struct rank *rank, const int32_t *victims, uint32_t num_victims) {
   int32_t first = num_victims ? victims[0] : -1;
   return fail(WEFT_ERR_TIMEOUT,
-              awaits_losses(rank) ? "rank %d was to be lost in phase %u, but is still in the view"
+              awaits_losses(rank) ? "rank %d should have been lost in phase %u, but is still in the view"
                                   : "rank %d was lost in phase %u, but no view without it took effect",
               first, rank->phase);
 }

@@ -49,7 +49,7 @@ static int too_late(const struct rank *rank, const struct traffic_op *op) {
   add_difference(&missing, rank->expected, rank->num_expected, op->ranks, op->num_ranks);
   add_difference(&extra, op->ranks, op->num_ranks, rank->expected, rank->num_expected);
   int err = fail(WEFT_ERR_TIMEOUT,
-                 "phase %u did not start within %u s: ranks that have not joined: %s; that have not left: %s",
+                 "phase %u did not start within %u s: ranks that have not joined: %s; ranks that have not left: %s",
                  rank->phase, rank->config.startup_timeout_s + WAIT_LIMIT_S, missing.size ? missing.data : "none",
                  extra.size ? extra.data : "none");
   text_free(&missing);

@@ -132,7 +132,7 @@ int traffic_check_refused(struct traffic *t) {
     err = weft_ep_combine_route(t->ep, t->filled.route, &combine, NULL, &op);
   if (err != WEFT_ERR_CONFLICT)
     return fail(WEFT_ERR_DATA,
-                "the route of operation %llu was used after a rank had joined: want CONFLICT, and not %s%s%s",
+                "the route of operation %llu was used after a rank had joined: want CONFLICT, but it returned %s%s%s",
                 (unsigned long long)t->filled.op, err ? weft_strerror(err) : "an operation", err ? ": " : "",
                 err ? weft_last_error() : "");
   if (weft_ep_next_op(t->ep) != next)

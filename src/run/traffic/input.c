@@ -102,7 +102,7 @@ int traffic_prepare_input(struct traffic *t, const struct traffic_op *op) {
 
 int traffic_check_number(uint64_t expected, uint64_t begun) {
   return begun == expected ? 0
-                           : fail(WEFT_ERR_DATA, "operation %llu was to begin, but dispatch began %llu",
+                           : fail(WEFT_ERR_DATA, "dispatch should have begun operation %llu, but began %llu",
                                   (unsigned long long)expected, (unsigned long long)begun);
 }
 

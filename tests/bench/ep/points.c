@@ -87,9 +87,9 @@ static void refuse(struct bench_ep_config config, const char *says) {
 static void wrong_lists_are_refused(void **state) {
   (void)state;
   REFUSE(tokens, "0", "--tokens: \"0\" is out of range: want numbers from 1 to 32768");
-  REFUSE(tokens, "1024,1025", "--tokens 1025 is more than --mode latency takes, 1024: want --mode throughput");
-  REFUSE(routes, "old", "want some of fresh, kept");
-  REFUSE(processors, "24", "--processors 24 is for kernels: want --memory cuda alone, and not host");
+  REFUSE(tokens, "1024,1025", "--tokens 1025 is more than the 1024 that --mode latency allows: want --mode throughput");
+  REFUSE(routes, "old", "want one or more of fresh, kept");
+  REFUSE(processors, "24", "--processors 24 is for kernels: want only --memory cuda, not host");
   REFUSE(window_bytes, 1 << 20, "--window is given for --mode latency: it belongs to --mode throughput");
   REFUSE(tokens, "4294967297", "out of range");
   REFUSE(tokens, "1,,2", "has an empty value");
@@ -101,17 +101,17 @@ static void wrong_lists_are_refused(void **state) {
   REFUSE(topk, "9", "more than there are experts: 2 ranks with 4 experts each have 8 in all");
   REFUSE(ranks, "two", "\"two\" is out of range");
   REFUSE(experts, "257", "from 1 to 256");
-  REFUSE(dtypes, "bf16,fp9", "--dtype: \"fp9\" is not known: want some of bf16, fp8, fp8-pow2, fp8-ue8m0");
-  REFUSE(combine_dtypes, "fp8", "want some of bf16, logfmt10");
-  REFUSE(layouts, "flat", "want some of per-expert, rank-major, packed");
-  REFUSE(memories, "disk", "want some of host, cuda");
-  REFUSE(ops, "all", "want some of dispatch, combine, both");
+  REFUSE(dtypes, "bf16,fp9", "--dtype: \"fp9\" is not known: want one or more of bf16, fp8, fp8-pow2, fp8-ue8m0");
+  REFUSE(combine_dtypes, "fp8", "want one or more of bf16, logfmt10");
+  REFUSE(layouts, "flat", "want one or more of per-expert, rank-major, packed");
+  REFUSE(memories, "disk", "want one or more of host, cuda");
+  REFUSE(ops, "all", "want one or more of dispatch, combine, both");
   REFUSE(skews, "zipf:0", "want zipf:N with N from 0.01 to 8");
   REFUSE(skews, "hot:1.5", "want hot:N with N from 0.01 to 1");
   REFUSE(skews, "hot:", "out of range");
   REFUSE(skews, "zipf:nan", "out of range");
   REFUSE(skews, "uniform:1", "is not known");
-  REFUSE(graph, true, "want --memory cuda alone");
+  REFUSE(graph, true, "want only --memory cuda");
   struct bench_ep_config config = usual();
   config.graph = true;
   config.memories = "cuda";

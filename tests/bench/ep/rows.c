@@ -147,14 +147,14 @@ static void refuse(const char *member, json_t *value, const char *says) {
 
 static void what_another_host_spoilt_is_refused(void **state) {
   (void)state;
-  refuse("count", json_integer(COUNT + 1), "4 iterations were timed there, and 3 here");
-  refuse("count", json_string("3"), "count is missing or no number");
-  refuse("ranks", json_array(), "ranks has 0 of them and not 1");
-  refuse("times", json_array(), "times has 0 numbers and not 6");
-  refuse("times", json_pack("[i,i,i,i,i,s]", 1, 2, 3, 4, 5, "6"), "times is missing or no number");
-  refuse("wire", json_pack("[i,i]", -1, 2), "wire is missing or no number");
-  refuse("gpu_id", json_string("zz"), "gpu_id is not of hexadecimal digits");
-  refuse("way", json_integer(1), "way is missing, or no text");
+  refuse("count", json_integer(COUNT + 1), "4 iterations were timed there, but 3 here");
+  refuse("count", json_string("3"), "count is missing, or is not a number");
+  refuse("ranks", json_array(), "ranks has 0 elements: want 1");
+  refuse("times", json_array(), "times has 0 numbers: want 6");
+  refuse("times", json_pack("[i,i,i,i,i,s]", 1, 2, 3, 4, 5, "6"), "times is missing, or is not a number");
+  refuse("wire", json_pack("[i,i]", -1, 2), "wire is missing, or is not a number");
+  refuse("gpu_id", json_string("zz"), "gpu_id has other characters than hexadecimal digits");
+  refuse("way", json_integer(1), "way is missing, or is not a text");
 }
 
 static void a_figure_stands_beside_its_bound(void **state) {

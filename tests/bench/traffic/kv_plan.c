@@ -218,7 +218,7 @@ static void a_config_is_read(void **state) {
 static void a_wrong_config_is_refused_by_member(void **state) {
   (void)state;
   static const char *const wrong[][2] = {
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {"{}", "\"num_hidden_layers\" is missing"},
       {"{\"num_hidden_layers\": \"2\"}", "\"num_hidden_layers\" is wrong"},
       {"{\"num_hidden_layers\": 2}", "\"num_attention_heads\" is missing"},

@@ -88,14 +88,14 @@ static void a_wrong_matrix_is_refused_with_its_place(void **state) {
   } wrong[] = {
       {"0 1K\n1K -5\n", "m:2:4: \"-5\" is negative: want 0 to 1T bytes", 0},
       {"0 1K\n  1Q 0\n", "m:2:3: \"1Q\" is not a size", 0},
-      {"0 1\n1\n", "m:2:2: the row ends after 1 columns, and the first one has 2", 0},
+      {"0 1\n1\n", "m:2:2: the row ends after 1 columns, but the first row has 2", 0},
       {"0 1\n1 0 1\n", "m:2:5: column 3 of a matrix with 2", 0},
       {"0 1\n1 0\n1 1\n", "m:3:1: row 3 of a matrix with 2 columns", 0},
-      {"0 1 1\n0 0 1\n", "m:2:1: the matrix ends after 2 rows, and has 3 columns", 0},
-      {"# nothing\n\n", "m:2:1: the matrix ends after 0 rows", 0},
-      {"", "m:1:1: the matrix ends after 0 rows", 0},
+      {"0 1 1\n0 0 1\n", "m:2:1: the matrix has 2 rows, but 3 columns", 0},
+      {"# nothing\n\n", "m:2:1: the matrix has 0 rows", 0},
+      {"", "m:1:1: the matrix has 0 rows", 0},
       {"0 0\n0 0\n", "m:2:1: all 2 x 2 sizes are 0", 0},
-      {"0 1 1\n1 0 1\n1 1 0\n", "m:1:5: a column for worker 2, and there are 2 workers", 2},
+      {"0 1 1\n1 0 1\n1 1 0\n", "m:1:5: a column is for worker 2, but there are only 2 workers", 2},
       {"0 2T\n0 0\n", "m:1:3: \"2T\" is not a size", 0},
       {"0 \x01"
        "1\n0 0\n",
@@ -188,7 +188,7 @@ static void a_wrong_list_is_refused_with_its_place(void **state) {
       {"traffic_patterns:\n- matrix: 0.txt\n", "2:3: a pattern has no member matrix: want matrix_file",
        WEFT_ERR_INVALID},
       {"traffic_patterns:\n- {shards: 0}\n", "2:12: shards: 0: want", WEFT_ERR_INVALID},
-      {"traffic_patterns:\n- {shards: 1, shards: 1}\n", "shards stands twice", WEFT_ERR_INVALID},
+      {"traffic_patterns:\n- {shards: 1, shards: 1}\n", "shards is given twice", WEFT_ERR_INVALID},
       {"traffic_patterns:\n- {xfer_op: COPY}\n", "2:13: xfer_op: COPY: want WRITE or READ", WEFT_ERR_INVALID},
       {"traffic_patterns:\n- {mem_type: disk}\n", "2:14: mem_type: disk: want", WEFT_ERR_INVALID},
       {"traffic_patterns:\n- {sleep_before_launch_sec: -1}\n", "2:29: a gap of -1: want 0 to 3600", WEFT_ERR_INVALID},
@@ -212,7 +212,7 @@ static void a_list_for_more_workers_than_there_are(void **state) {
   char source[512];
   snprintf(source, sizeof source, "%s/p.yaml", (char *)*state);
   assert_refused(traffic_yaml_parse(&plan, text, strlen(text), source, 1), WEFT_ERR_INVALID,
-                 "0.txt:1:3: a column for worker 1, and there are 1 workers");
+                 "0.txt:1:3: a column is for worker 1, but there are only 1 workers");
 }
 #endif
 

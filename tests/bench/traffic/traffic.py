@@ -338,10 +338,10 @@ class Failures(TrafficTest):
         wrong = self.write("wrong.txt", "0 1K\n-1K 0\n")
         self.refused(2, f"{wrong}:2:1: \"-1K\" is negative", "bench", "traffic", "--matrix", wrong)
         wrong = self.write("wrong.txt", "0 1K 0\n1K 0 0\n")
-        self.refused(2, f"{wrong}:2:1: the matrix ends after 2 rows", "bench", "traffic", "--matrix", wrong)
+        self.refused(2, f"{wrong}:2:1: the matrix has 2 rows", "bench", "traffic", "--matrix", wrong)
         ring = self.at / "ring.txt"
-        self.refused(2, f"{ring}:1:7: a column for worker 2, and there are 2 workers", "bench", "traffic", "--matrix",
-                     ring, "--workers", 2)
+        self.refused(2, f"{ring}:1:7: a column is for worker 2, but there are only 2 workers", "bench", "traffic",
+                     "--matrix", ring, "--workers", 2)
         listed = self.write("list.yaml", "traffic_patterns:\n- {matrix_file: ring.txt, shard: 2}\n")
         self.refused(2, f"{listed}:2:27: a pattern has no member shard", "bench", "traffic", listed)
         self.refused(2, "there is nothing to run", "bench", "traffic")

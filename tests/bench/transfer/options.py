@@ -37,8 +37,8 @@ class Options(bench.BenchTest):
         self.wrong(2, "want at most 2", *bench.SMALL, "--local_workers", 3)
 
     def test_back_ends(self):
-        self.wrong(2, "there is none of that name; want one or", "--backend", "NONE")
-        self.wrong(2, "no two ways to the same memory", "--backend", "SHM,POSIX")
+        self.wrong(2, "there is no back end of that name; want one or", "--backend", "NONE")
+        self.wrong(2, "do not reach the same kind of memory", "--backend", "SHM,POSIX")
         self.wrong(2, "SHM is named twice", "--backend", "SHM,UCX,shm")
         self.wrong(2, "--json and --html are both", *bench.SMALL, "--json", "out", "--html", "out")
         self.wrong(3, "needs a vendor's library", "--backend", "GUSLI")
@@ -58,7 +58,7 @@ class Options(bench.BenchTest):
         self.wrong(2, "--reregister_mem", *bench.SMALL, "--reregister_mem", "--pipeline_depth", 2)
 
     def test_gpu_memory_without_a_gpu(self):
-        said = self.wrong(3, "wants a GPU", *bench.SMALL, "--initiator_seg_type", "VRAM",
+        said = self.wrong(3, "needs a GPU", *bench.SMALL, "--initiator_seg_type", "VRAM",
                           WEFT_CUDA_PLUGIN="/nonexistent/libweft_cuda.so.0")
         self.assertNotIn("core dumped", said)
 
@@ -93,18 +93,18 @@ class Toml(bench.BenchTest):
                          {"backend": "SHM", "max_block_size": "4096", "num_iter": "48", "check_consistency": "1"})
 
     def test_what_is_wrong_has_its_line(self):
-        for text, says in (('backend = "SHM"\nmax_blok_size = 1\n', "line 2: max_blok_size is no option; did you mean"),
+        for text, says in (('backend = "SHM"\nmax_blok_size = 1\n', "line 2: max_blok_size is not an option; did you"),
                            ('backend = "SHM"\nnum_iter = "many"\n', "line 2: num_iter is a string; want a whole"),
                            ("\n\nnum_iter = 1.5\n", "line 3: num_iter is a number with a point; want a whole number"),
                            ("num_iter = true\n", "line 1: num_iter is a boolean; want a whole number"),
                            ("check_consistency = 1\n", "line 1: check_consistency is a whole number; want true or"),
                            ("backend = [\"SHM\"]\n", "line 1: backend is a list; want a string"),
-                           ("[global]\nnum_iter = 1\n", "line 1: [global] is a table; options stand at the top"),
+                           ("[global]\nnum_iter = 1\n", "line 1: [global] is a table; write options at the top"),
                            ("num_iter = 0\n", "line 1: num_iter: 0 is out of range"),
                            ('scheme = "all"\n', 'line 1: scheme: "all" is none of'),
                            ("num_iter = 16\n\nnum-iter = 32\n",
-                            "line 3: num-iter is num_iter of line 1 again: want it once"),
-                           ('config_file = "other.toml"\n', "line 1: a file names no further one"),
+                            "line 3: num-iter repeats num_iter of line 1: want it once"),
+                           ('config_file = "other.toml"\n', "line 1: a file cannot name a further file"),
                            ("num_iter = \n", ":1:12: it is not TOML")):
             self.wrong(2, says, *self.write(text))
         self.wrong(3, "config_file: cannot read", "--config_file", self.path.with_suffix(".none"))

@@ -72,7 +72,7 @@ class Files(bench.BenchTest):
         if os.path.isdir("/dev/shm"):
             self.wrong(3, "--storage_enable_direct", "--backend", "POSIX", "--filepath", "/dev/shm",
                        "--storage_enable_direct", *SMALL)
-        self.wrong(3, "wants a GPU", "--backend", "GDS", "--initiator_seg_type", "VRAM", "--filepath", self.folder,
+        self.wrong(3, "needs a GPU", "--backend", "GDS", "--initiator_seg_type", "VRAM", "--filepath", self.folder,
                    *SMALL, WEFT_CUDA_PLUGIN="/nonexistent/libweft_cuda.so.0")
 
 

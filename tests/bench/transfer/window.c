@@ -29,13 +29,13 @@ static void together(void **state) {
       {{{100, 200}, {100, 200}}, 1, false, ""},
       {{{100, 200}, {150, 250}, {140, 240}}, 9, false, ""},
       {{{100, 200}, {100, 900}}, 12, true, ""},                                 // one is slow, and that is all
-      {{{100, 200}, {100, 900}}, 0, true, "of one initiator no request ended"}, // it had no processor
+      {{{100, 200}, {100, 900}}, 0, true, "no request of one initiator ended"}, // it had no processor
       {{{100, 200}, {175, 275}}, 25, true, ""},                                 // a quarter
-      {{{100, 200}, {176, 276}}, 24, true, "at the same time for 24 us only, of the 100 us"},
-      {{{100, 200}, {199, 900}}, 1, true, "at the same time for 1 us only"},
-      {{{100, 200}, {120, 220}, {190, 290}}, 9, true, "at the same time for 10 us only"},
-      {{{100, 200}, {200, 300}}, 0, true, "there was no time in which all initiators moved"},
-      {{{100, 200}, {400, 500}}, 0, true, "there was no time in which all initiators moved"},
+      {{{100, 200}, {176, 276}}, 24, true, "at the same time for only 24 us, of the 100 us"},
+      {{{100, 200}, {199, 900}}, 1, true, "at the same time for only 1 us,"},
+      {{{100, 200}, {120, 220}, {190, 290}}, 9, true, "at the same time for only 10 us,"},
+      {{{100, 200}, {200, 300}}, 0, true, "at no time were all initiators active"},
+      {{{100, 200}, {400, 500}}, 0, true, "at no time were all initiators active"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
