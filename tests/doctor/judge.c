@@ -220,7 +220,7 @@ static const struct {
     {"peer-back", untried_way, DOCTOR_NOTE, "did not try", "through"},
     {"peer-mtu", black_hole, DOCTOR_PROBLEM, "256 KiB do not", "ping -M do -s 8972"},
     {"peer-mtu", other_mtu, DOCTOR_NOTE, "the MTU is 9000 at eth0 here, and 1500 at node7", "mtu 9000"},
-    {"peer-mtu", tunnel, DOCTOR_NOTE, "packets of 1400 bytes", "tunnel"},
+    {"peer-mtu", tunnel, DOCTOR_NOTE, "packets of at most 1400 bytes", "tunnel"},
 };
 
 static bool contains(const char *text, const char *part) {

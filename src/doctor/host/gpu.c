@@ -92,7 +92,7 @@ void doctor_judge_gpus(const struct doctor_facts *facts, struct doctor_report *r
   const struct doctor_gpu_facts *gpu = &facts->gpu;
   if (*gpu->missing) {
     bool wanted = *gpu->driver || on_bus(facts) > 0;
-    doctor_find(report, wanted ? DOCTOR_PROBLEM : DOCTOR_NOTE, "Weft can use no GPU: %s", gpu->missing);
+    doctor_find(report, wanted ? DOCTOR_PROBLEM : DOCTOR_NOTE, "Weft cannot use any GPU: %s", gpu->missing);
     doctor_means(report, "'--memory cuda' will not work");
     if (wanted)
       doctor_fix(report, "build Weft with nvcc and install libweft_cuda beside libweft, and see that "
@@ -102,7 +102,7 @@ void doctor_judge_gpus(const struct doctor_facts *facts, struct doctor_report *r
   for (size_t i = 0; i < gpu->count; i++) {
     if (*gpu->gpus[i].error) {
       doctor_find(report, DOCTOR_PROBLEM, "GPU %zu does not answer: %s", i, gpu->gpus[i].error);
-      doctor_means(report, "a rank that is given it will not start");
+      doctor_means(report, "a rank on it will not start");
       doctor_fix(report, "look for Xid errors in 'dmesg'; 'nvidia-smi -q -i %zu' shows whether it has to be reset", i);
     } else if (!gpu->gpus[i].windows) {
       doctor_find(report, DOCTOR_NOTE, "GPU %zu, %s at %s, cannot share its memory between processes", i,

@@ -14,7 +14,8 @@ static void judge_gpu(const struct topology_choice *choice, size_t index, struct
   } else if (gpu->distance == TOPOLOGY_SYS) {
     doctor_find(report, DOCTOR_NOTE, "GPU %zu: %s", index, gpu->why);
     doctor_means(report, "its traffic to other hosts crosses between processors, at a fraction of the NIC's rate");
-    doctor_fix(report, "put a NIC near it, or bring up the link of one that is there ('weft info --topology')");
+    doctor_fix(report, "install a NIC near it, or bring up the link of a NIC that is near already ('weft info "
+                       "--topology' shows them)");
   } else {
     doctor_find(report, DOCTOR_OK, "GPU %zu: %s", index, gpu->why);
   }
@@ -44,12 +45,13 @@ static void judge_down(const struct topology_nic *nic, struct doctor_report *rep
   doctor_find(report, DOCTOR_NOTE, "the link of %s at %s is down", topology_nic_name(nic), nic->address);
   doctor_means(report, "nothing can be sent over it, and the GPUs near it share another NIC");
   if (nic->infiniband)
-    doctor_fix(
-        report,
-        "see that the cable is in and that a subnet manager (opensm) runs; 'ibstat %s' shows the state of the port",
-        nic->rdma);
+    doctor_fix(report,
+               "check that the cable is plugged in and that a subnet manager (opensm) runs; 'ibstat %s' shows the "
+               "state of the port",
+               nic->rdma);
   else
-    doctor_fix(report, "see that the cable is in and the switch's port is on; 'ip link set dev %s up'",
+    doctor_fix(report,
+               "check that the cable is plugged in and that the switch port is on; then run 'ip link set dev %s up'",
                *nic->interface ? nic->interface : "INTERFACE");
 }
 

@@ -134,8 +134,8 @@ void doctor_judge_library(const struct doctor_library_facts *facts, const struct
     doctor_find(report, DOCTOR_PROBLEM, "%s %s is installed, but none of its transports works", words->name, version);
     doctor_means(report, "%s", words->means);
     doctor_fix(report,
-               "see that its variables in the environment do not exclude all of them, and that the plug-ins of its "
-               "package (%s) are installed",
+               "check that its environment variables do not exclude all of them, and that the plug-ins of its package "
+               "(%s) are installed",
                words->package);
   } else {
     doctor_find(report, DOCTOR_OK, "%s %s: %s", words->name, version, facts->transports);

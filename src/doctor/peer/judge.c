@@ -9,18 +9,19 @@ static void judge_silence(const struct doctor_peer_facts *peer, struct doctor_re
   if (peer->reach == DOCTOR_REFUSED) {
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) refuses connections at port %s", peer->name, peer->address,
                 peer->port);
-    doctor_means(report, "the host is there, and either nothing listens at this port, or a firewall refuses it");
+    doctor_means(report,
+                 "the host is reachable, but nothing listens at this port, or a firewall refuses the connection");
     doctor_fix(report, "run 'weft doctor --listen %s' there", peer->port);
   } else if (peer->reach == DOCTOR_SILENT) {
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) does not answer at port %s", peer->name, peer->address, peer->port);
-    doctor_means(report, "a firewall drops the packets, or the host is not there");
+    doctor_means(report, "a firewall drops the packets, or the host does not exist");
     doctor_fix(report, "let TCP port %s of that host through ('nft list ruleset', 'iptables -L', the provider's rules)",
                peer->port);
   } else {
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) cannot be reached: %s", peer->name, peer->address,
                 strerror(peer->reach_errno));
-    doctor_means(report, "there is no way to it from here");
-    doctor_fix(report, "'ip route get %s' shows the way that is taken", peer->address);
+    doctor_means(report, "there is no route to it from here");
+    doctor_fix(report, "'ip route get %s' shows the route that is used", peer->address);
   }
 }
 
@@ -30,7 +31,7 @@ void doctor_judge_peer(const struct doctor_facts *facts, struct doctor_report *r
     return;
   if (*peer->error) {
     doctor_find(report, DOCTOR_PROBLEM, "%s: %s", peer->name, peer->error);
-    doctor_means(report, "nothing is known of the way to it");
+    doctor_means(report, "the route to it is not known");
     doctor_fix(report, "see /etc/hosts and /etc/resolv.conf, or give its address; a port is a number");
   } else if (peer->reach != DOCTOR_REACHED) {
     judge_silence(peer, report);
@@ -38,8 +39,8 @@ void doctor_judge_peer(const struct doctor_facts *facts, struct doctor_report *r
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) accepts connections at port %s, but %s", peer->name, peer->address,
                 peer->port,
                 peer->wrong_answer ? "has another token, or is not 'weft doctor --listen'" : "sends nothing");
-    doctor_means(report, "the way there is open; the way back was not tried, and neither were large packets");
-    doctor_fix(report, "run 'weft doctor --listen 0' there, and the command that it prints here");
+    doctor_means(report, "connections to that host work; connections back and large packets were not tested");
+    doctor_fix(report, "run 'weft doctor --listen 0' there, and then run here the command that it prints");
   } else {
     doctor_find(report, DOCTOR_OK, "%s (%s) answers at port %s; connected in %.3g ms through %s", peer->name,
                 peer->address, peer->port, peer->connect_ms,
@@ -75,18 +76,21 @@ void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_repor
   if (peer->bulk_sent && !peer->bulk_came) {
     doctor_find(report, DOCTOR_PROBLEM, "small messages return from %s, but 256 KiB do not (MTU %d here, %d there)",
                 peer->name, own, other);
-    doctor_means(report, "something on the way drops large packets without notice");
-    doctor_fix(report, "'ping -M do -s %d %s' tries one packet; give both hosts and the switches between them one MTU",
-               own > 28 ? own - 28 : 1472, peer->address);
+    doctor_means(report, "something between the hosts drops large packets without notice");
+    doctor_fix(
+        report,
+        "'ping -M do -s %d %s' tries one packet; set the same MTU on both hosts and on the switches between them",
+        own > 28 ? own - 28 : 1472, peer->address);
   } else if (peer->answered && other > 0 && own > 0 && other != own) {
     doctor_find(report, DOCTOR_NOTE, "the MTU is %d at %s here, and %d at %s", own, peer->interface, other, peer->name);
     doctor_means(report, "TCP settles on the smaller one; RDMA over Ethernet may drop what is larger");
     doctor_fix(report, "run 'ip link set dev INTERFACE mtu %d' on both hosts", own > other ? own : other);
   } else if (peer->path_mtu > 0 && own > 0 && peer->path_mtu < own) {
-    doctor_find(report, DOCTOR_NOTE, "the way to %s takes packets of %d bytes, but the interface %s has an MTU of %d",
-                peer->name, peer->path_mtu, peer->interface, own);
-    doctor_means(report, "a tunnel or a router on the way cuts packets down");
-    doctor_fix(report, "use one MTU along the way, or a way without the tunnel");
+    doctor_find(report, DOCTOR_NOTE,
+                "the path to %s takes packets of at most %d bytes, but the interface %s has an MTU of %d", peer->name,
+                peer->path_mtu, peer->interface, own);
+    doctor_means(report, "a tunnel or a router between the hosts limits the size of packets");
+    doctor_fix(report, "use one MTU on the whole path, or a path without the tunnel");
   } else if (peer->answered && peer->bulk_came) {
     doctor_find(report, DOCTOR_OK, "256 KiB returned whole; the MTU is %d", own);
   }

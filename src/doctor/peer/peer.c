@@ -193,7 +193,7 @@ void doctor_await_peer(struct doctor_peer_facts *facts, const char *peer, const 
   doctor_gather_peer(facts, peer, token, timeout_ms);
   while (is_absent(facts) && !clock_passed(until)) {
     if (!told)
-      fprintf(stderr, "weft doctor: waits for another at %s, for up to %u s\n", peer, startup_timeout_s);
+      fprintf(stderr, "weft doctor: waiting for another weft doctor at %s, for up to %u s\n", peer, startup_timeout_s);
     told = true;
     nanosleep(&pause, NULL);
     *facts = (struct doctor_peer_facts){0};

@@ -36,6 +36,6 @@ void doctor_judge_store(const struct doctor_facts *facts, struct doctor_report *
   }
   doctor_find(report, DOCTOR_PROBLEM, "%s", store->error);
   doctor_means(report, "no rank can join, and no rank learns of changes");
-  doctor_fix(report, "start it ('weft serve', or etcd), see that it listens on an address that this host reaches, that "
-                     "the firewall lets its port through, and that --token or --user and --ca are right");
+  doctor_fix(report, "start it ('weft serve', or etcd); check that it listens on an address that this host reaches, "
+                     "that the firewall lets its port through, and that --token, or --user and --ca, are right");
 }
