@@ -144,7 +144,7 @@ static void check_id(const struct holder *holder, const struct slurm_maker *make
   for (size_t i = 0; i < holder->batch.num_runs; i++)
     if (strcmp(holder->batch.runs[i].test, run->test) != 0 && strcmp(holder->batch.runs[i].id, run->id) == 0)
       slurm_fault(maker->faults, maker->test ? maker->test->at : slurm_place("--name"),
-                  "its run %s has the name of another test's: want another id", run->id);
+                  "its run %s has the same name as a run of another test: want another id", run->id);
 }
 
 static void add_runs(struct holder *holder, struct slurm_maker *maker) {

@@ -244,7 +244,7 @@ class Again(unittest.TestCase):
         queue.unlink()
         self.assertEqual(why(), "Slurm does not know the job, and it left no results" + unwritten)
         (self.folder / "squeue").unlink()
-        self.assertEqual(why(PATH="/nowhere"), "it has left no results, and Slurm could not be asked" + unwritten)
+        self.assertEqual(why(PATH="/nowhere"), "it has left no results, and Slurm does not answer" + unwritten)
         self.assertEqual(ended_with(6), (6, ""))
         self.assertEqual(why(PATH="/nowhere"), "the run ended with exit status 6 and left no results")
 

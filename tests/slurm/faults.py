@@ -88,13 +88,13 @@ MUTATIONS = [
     ("test.toml", "agent_steps = 1", "agent_steps = 1\nagent_steps = 2", "6:", "it is not TOML"),
     ("scenario.toml", "[[Tests]]\nid = \"one\"", "[[Tests]\nid = \"one\"", "2:", "it is not TOML"),
     ("test.toml", "[cmd_args]", "[.cmd_args]", "", "it is not TOML"),
-    ("test.toml", "agent_steps = 1", "\u00e9 = 1", "5:1:", "only strings and comments may have"),
+    ("test.toml", "agent_steps = 1", "\u00e9 = 1", "5:1:", "allowed only in strings and comments"),
     # keys
     ("test.toml", "agent_steps", "agent_stps", "5:1:", "did you mean agent_steps?"),
     ("test.toml", "test_template_name", "test_template", "3:1:", "did you mean test_template_name?"),
     ("test.toml", "extra_env_vars", "extra_env_var", "17:2:", "did you mean extra_env_vars?"),
     ("test.toml", "description = \"Two become four\"\n", "", "1:1:", "a test has no description"),
-    ("test.toml", "agent_steps = 1", "colour = 1", "5:1:", "colour is no key of a test"),
+    ("test.toml", "agent_steps = 1", "colour = 1", "5:1:", "colour is not a key of a test"),
     ("scenario.toml", "time_limit", "time_limits", "6:1:", "did you mean time_limit?"),
     ("scenario.toml", "num_nodes = 2\ntime", "num_node = 2\ntime", "5:1:", "did you mean num_nodes?"),
     ("scenario.toml", "id = \"one\"\n", "", "2:1:", "has no id"),
@@ -142,7 +142,7 @@ MUTATIONS = [
     ("test.toml", 'NAME = "value"', 'NAME = ["value", ["x"]]', "18:18:", "a variable is a list"),
     ("test.toml", 'dtype = "fp8"', 'dtype = "fp9"', "13:9:", "fp8"),
     ("bench.toml", '"READ"', '"REED"', "8:11:", "READ"),
-    ("bench.toml", '"SHM"', '"NOPE"', "6:11:", "want one or, with commas, several of UCX, LIBFABRIC, SHM, CUDA"),
+    ("bench.toml", '"SHM"', '"NOPE"', "6:11:", "want one or, separated by commas, several of UCX, LIBFABRIC, SHM"),
     ("bench.toml", '"SHM"', '["SHM", "GUSLI"]', "6:19:", "want one of UCX, LIBFABRIC, SHM, CUDA, AUTO, POSIX"),
     ("bench.toml", '"64kb"', '"64 quarts"', "7:18:", "64 quarts"),
     ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = 0\ntime", "5:13:", "from 1 to"),
@@ -162,7 +162,7 @@ MUTATIONS = [
     ("test.toml", '"identity"', '"best"', "6:25:", '"inverse", "negative" or "identity"'),
     ("test.toml", 'NAME = "value"', '"1NAME" = "value"', "18:1:", "environment variable"),
     ("system.toml", '"slurm"', '"lsf"', "2:13:", 'want "slurm"'),
-    ("system.toml", 'default_partition = "gpu"', 'default_partition = "cpu"', "4:21:", "none of [[partitions]]"),
+    ("system.toml", 'default_partition = "gpu"', 'default_partition = "cpu"', "4:21:", "not the name of one of [["),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', 'test_name = "groth"\nnum_nodes = 2\ntime', "4:13:",
      'did you mean "growth"?'),
     ("scenario.toml", 'id = "two"', 'id = "one"', "9:6:", "line 3"),
@@ -178,21 +178,21 @@ MUTATIONS = [
      "of one partition"),
     ("scenario.toml", "iterations = 1", "extra_srun_args = \"--comment='a b\"", "7:19:", "a quote without an end"),
     ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-003]"]', "5:13:", "3 are named"),
-    ("scenario.toml", "iterations = 1", 'nodes = ["oak001", "oak[001-002]"]', "7:9:", "the 3 names are of 2 nodes"),
+    ("scenario.toml", "iterations = 1", 'nodes = ["oak001", "oak[001-002]"]', "7:9:", "the 3 names stand for 2 nodes"),
     ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = 17\ntime", "5:13:",
-     "17 nodes are wanted, and partition gpu has 16 by its nodes in the system"),
-    ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = [16, 17]\ntime", "5:18:", "17 nodes are wanted"),
-    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["oak[001-020]"]\ntime', "5:9:", "20 nodes are wanted"),
+     "17 nodes are requested, but partition gpu of the system has only 16"),
+    ("scenario.toml", "num_nodes = 2\ntime", "num_nodes = [16, 17]\ntime", "5:18:", "17 nodes are requested"),
+    ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["oak[001-020]"]\ntime', "5:9:", "20 nodes are requested"),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', "num_nodes = 2\ntime", "2:1:",
      "no test_template_name"),
     ("scenario.toml", "test_name", "test_nam", "4:1:", "did you mean test_name?"),
     ("scenario.toml", 'id = "one"\n', 'id = "o ne"\n', "3:6:", "letters, digits"),
     ("scenario.toml", "iterations = 1", 'nodes = ["oak[001-002]"]\nexclude_nodes = ["oak002"]', "8:17:",
-     "leaves 1 node of those that are named, and the run has 2"),
+     "leaves 1 node of those that are named, but the run needs 2"),
     ("scenario.toml", "iterations = 1", 'exclude_nodes = ["oak[001-010]", "oak[009-016]"]', "7:17:",
-     "leaves 0 nodes to choose from in partition gpu, and the run has 2"),
+     "leaves 0 nodes to choose from in partition gpu, but the run needs 2"),
     ("scenario.toml", "num_nodes = 2\ntime", 'nodes = ["gpu:rack:2"]\nexclude_nodes = ["oak[001-007]"]\ntime', "6:17:",
-     "leaves 1 node to choose from in partition gpu, and the run has 2"),
+     "leaves 1 node to choose from in partition gpu, but the run needs 2"),
     ("system.toml", "gpus_per_node = 8", 'container_runtime = "docker"', "5:21:", 'want "none", "pyxis"'),
     ("system.toml", '[[partitions]]\nname = "gpu"', "[[partitions]]\nname = 7", "7:8:", "want a string"),
     # plans
@@ -259,7 +259,7 @@ class Faults(unittest.TestCase):
         (self.folder / "test.toml").write_text(TEST.replace("num_processes_per", "num_proceses_per"), encoding="utf-8")
         result = self.verify("test.toml", options=["--as-written", "--nodes", 2])
         self.assertEqual(result.returncode, 2)
-        self.assertIn("test.toml:11:1: num_proceses_per_node is no key of cmd_args", result.stderr)
+        self.assertIn("test.toml:11:1: num_proceses_per_node is neither a key of cmd_args", result.stderr)
 
     def test_all_faults_are_told_at_once_in_the_order_of_their_places(self):
         (self.folder / "test.toml").write_text(
@@ -308,7 +308,7 @@ class Faults(unittest.TestCase):
 
     def test_files_that_are_none_are_refused(self):
         (self.folder / "other.toml").write_text("colour = 1\n", encoding="utf-8")
-        for name, words in (("missing.toml", "No such file"), ("other.toml", "it is no test, no scenario")):
+        for name, words in (("missing.toml", "No such file"), ("other.toml", "it is neither a test, a scenario")):
             result = self.verify("test.toml", name)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn(words, result.stderr)
@@ -317,8 +317,8 @@ class Faults(unittest.TestCase):
         for options, words in ((["--time-limit", "soon"], "--time-limit: "), (["--nodelist", "a[2-1]"], "--nodelist: "),
                                (["--container", "pyxis"], "--container-image: "), (["--name", "a/b"], "--name: "),
                                (["--nodes", "1", "--processes-per-node", "3"], "3 process slots"),
-                               (["--nodes", "3", "--nodelist", "a,b"], "3 nodes are wanted, and 2 are named"),
-                               (["--nodelist", "a,a"], "--nodelist: the 2 names are of 1 node"),
+                               (["--nodes", "3", "--nodelist", "a,b"], "3 nodes are requested, but 2 are named"),
+                               (["--nodelist", "a,a"], "--nodelist: the 2 names stand for 1 node"),
                                (["--followers", "late", "--container-image", "x"], "--followers: "),
                                (["--array", "--single-sbatch"], "want one of them"),
                                *((["--container-mounts", text], "--container-mounts: ")
@@ -395,7 +395,7 @@ class Faults(unittest.TestCase):
         (self.folder / "deep.toml").write_text(inside * 250 + "}" * 250 + "\n", encoding="utf-8")
         self.assertEqual(self.verify("deep.toml").returncode, 2)
         (self.folder / "deep.toml").write_text(f"name = [{'1.5, ' * 100}]\n", encoding="utf-8")
-        self.assertIn("it is no test", self.verify("deep.toml").stderr)
+        self.assertIn("it is neither a test", self.verify("deep.toml").stderr)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ void slurm_faults_print(FILE *out, struct slurm_faults *faults) {
     print(out, &faults->list[next]);
   }
   if (!done || faults->failed)
-    fputs("memory ran out: some faults are not listed\n", out);
+    fputs("out of memory: some faults are not listed\n", out);
   free(done);
 }
 

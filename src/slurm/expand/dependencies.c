@@ -52,7 +52,7 @@ static void report_circle(struct walk *walk, size_t index, const struct toml_val
     from++;
   for (size_t i = from; i < walk->depth; i++)
     text_add(&circle, "%s, which waits for ", walk->tests->list[walk->path[i]].id);
-  slurm_fault(walk->faults, id->at, "dependencies go in a circle: %s%s: want one of them without", circle.data,
+  slurm_fault(walk->faults, id->at, "dependencies form a circle: %s%s: remove one of them", circle.data,
               walk->tests->list[index].id);
   text_free(&circle);
   walk->failed = true;

@@ -95,11 +95,12 @@ static void unknown_key(const struct slurm_maker *maker, const struct toml_value
     for (char *at = name; at && *at; at++)
       if (*at == '-')
         *at = '_';
-    slurm_fault(maker->faults, arg->key_at, "%s is no key of cmd_args, and no option of the program; did you mean %s?",
-                arg->key, name ? name : "?");
+    slurm_fault(maker->faults, arg->key_at,
+                "%s is neither a key of cmd_args nor an option of the program; did you mean %s?", arg->key,
+                name ? name : "?");
     free(name);
   } else {
-    slurm_warn(maker->faults, arg->key_at, "%s is no option that weft knows; it is handed on as it is", arg->key);
+    slurm_warn(maker->faults, arg->key_at, "%s is not an option that weft knows; it is passed on unchanged", arg->key);
   }
 }
 
@@ -130,7 +131,7 @@ static void add_option(const struct slurm_maker *maker, struct slurm_run *run, c
     return;
   }
   if (value->type == TOML_ARRAY && value->count == 0) {
-    slurm_fault(maker->faults, value->at, "%s is an empty list: a grid over it has no run; want at least one value",
+    slurm_fault(maker->faults, value->at, "%s is an empty list, so the grid has no run; want at least one value",
                 arg->key);
     return;
   }
@@ -161,7 +162,7 @@ void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run) 
                     *arg->text ? slurm_memory_print(maker->memory, "%s=%s", arg->key, arg->text) : arg->key);
   }
   if (!slurm_words_split(maker->memory, &run->extra_args, maker->request->options))
-    slurm_fault(maker->faults, slurm_place("--options"), "it has a quote without an end; want two of each");
+    slurm_fault(maker->faults, slurm_place("--options"), "it has a quote without an end; want quotes in pairs");
 }
 
 static void take_store(const struct slurm_maker *maker, struct slurm_run *run) {
@@ -194,7 +195,7 @@ static void as_written(const struct slurm_maker *maker, struct slurm_run *run) {
     slurm_words_add(maker->memory, &run->command, benchmark ? benchmark : "nixlbench");
     if (!run->store)
       slurm_fault(maker->faults, slurm_place("--as-written"),
-                  "nixlbench meets on an etcd, and none is named: want --store URL, or etcd_endpoints in cmd_args");
+                  "nixlbench needs an etcd, but none is named: want --store URL, or etcd_endpoints in cmd_args");
   }
 }
 
@@ -226,7 +227,7 @@ void slurm_make_program(const struct slurm_maker *maker, struct slurm_run *run) 
   run->program = bench ? SLURM_TRANSFER : SLURM_ELASTIC;
   if (maker->request->followers == SLURM_FOLLOWERS_LATE && run->container.kind != SLURM_NO_CONTAINER)
     slurm_fault(maker->faults, slurm_place("--followers"),
-                "late followers are started by the weft of the first node, and this one is in a container: want early");
+                "the weft of the first node starts late followers, but that weft is in a container: want early");
   slurm_words_add(maker->memory, &run->command, path_of_weft(maker, run));
   slurm_words_add(maker->memory, &run->command, bench ? "bench" : "elastic");
   if (bench)

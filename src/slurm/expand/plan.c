@@ -107,7 +107,7 @@ static void load(const struct slurm_maker *maker, struct slurm_run *run, const c
   run->plan_source = path;
   int err = plan_load(&plan, path);
   if (err == WEFT_ERR_SYSTEM && at.line)
-    err = fail_context(err, "a path within an image is not read here; give --plan FILE, or the plan itself");
+    err = fail_context(err, "weft cannot read a path within an image; give --plan FILE, or the plan itself");
   take(maker, run, err, plan, at);
 }
 
@@ -155,7 +155,7 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
     return;
   }
   if (plan && file)
-    slurm_fault(maker->faults, file->at, "input_json is given beside plan; want one of them");
+    slurm_fault(maker->faults, file->at, "input_json and plan are both given; want one of them");
   const struct toml_value *value = plan ? plan : file;
   if (!value) {
     report_missing(maker);

@@ -98,13 +98,14 @@ void slurm_make_container(const struct slurm_maker *maker, struct slurm_run *run
     return;
   if (strpbrk(run->directory, ",:")) // these characters separate mounts, and the two paths of a mount
     slurm_fault(maker->faults, slurm_place("--output-dir"),
-                "containers get the runs' folders by their paths: want one without ',' and ':'");
+                "the folder of a run is passed to its container by its path: want a path without ',' and ':'");
   image->image = request->image        ? request->image
                  : request->as_written ? slurm_maker_arg_text(maker, "docker_image_url")
                                        : toml_string(toml_get(maker->system, "container_image"));
   if (!image->image)
     slurm_fault(maker->faults, slurm_place("--container-image"),
-                "%s is wanted, and no image: want one that has weft; that of a test file is for --as-written",
+                "%s is requested, but no image is given: want an image that contains weft; the image of a test file is "
+                "only for --as-written",
                 image->kind == SLURM_PYXIS ? "a container by pyxis" : "a container by apptainer");
   else if (image->kind == SLURM_PYXIS)
     image->image = enroot_name(maker->memory, image->image);

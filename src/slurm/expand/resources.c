@@ -167,7 +167,7 @@ static size_t check_twice(const struct slurm_maker *maker, const char *list, siz
   slurm_names_sort(&names);
   if (names.count < named && !memory.failed)
     slurm_fault(maker->faults, maker->request->node_list ? slurm_place("--nodelist") : nodes->at,
-                "the %zu names are of %zu node%s: want each node once", named, names.count,
+                "the %zu names stand for %zu node%s: want each node once", named, names.count,
                 names.count == 1 ? "" : "s");
   maker->memory->failed = maker->memory->failed || memory.failed;
   slurm_memory_free(&memory);
@@ -195,7 +195,8 @@ static void count_nodes(const struct slurm_maker *maker, struct slurm_resources 
   uint32_t asked = request->nodes ? request->nodes : is_number ? (uint32_t)wanted->integer : 0;
   if (asked && given && asked != given)
     slurm_fault(maker->faults, request->nodes || !wanted ? slurm_place("--nodes") : wanted->at,
-                "%u nodes are wanted, and %zu are named: want the same number, or one of the two", asked, given);
+                "%u nodes are requested, but %zu are named: want the same number, or only one of the two", asked,
+                given);
   resources->num_nodes = asked ? asked : given ? (uint32_t)given : 1;
 }
 
@@ -210,7 +211,7 @@ static void take_time(const struct slurm_maker *maker, struct slurm_resources *r
                                                     : WARN_S;
   if (limit && maker->request->warn_s >= limit)
     slurm_fault(maker->faults, slurm_place("--warn"),
-                "a warning %u s before the end comes before a run of %s begins: want less", maker->request->warn_s,
+                "a warning %u s before the end is too early for a run of %s: want less", maker->request->warn_s,
                 resources->time_limit);
 }
 
@@ -225,8 +226,8 @@ static void check_partition(const struct slurm_maker *maker, const char *partiti
   if (maker->request->partition)
     slurm_fault(maker->faults, slurm_place("--partition"), "the system has no partition \"%s\"", partition);
   else if (preset)
-    slurm_fault(maker->faults, preset->at, "default_partition is \"%s\", which is the name of none of [[partitions]]",
-                partition);
+    slurm_fault(maker->faults, preset->at,
+                "default_partition is \"%s\", which is not the name of one of [[partitions]]", partition);
 }
 
 // The place that gives the number of nodes.
@@ -252,7 +253,7 @@ static void check_number(const struct slurm_maker *maker, const struct slurm_res
   slurm_names_sort(&all);
   if (all.count < resources->num_nodes && maker->faults->errors == errors && !memory.failed)
     slurm_fault(maker->faults, place_of_number(maker),
-                "%u nodes are wanted, and partition %s has %zu by its nodes in the system: want no more than these",
+                "%u nodes are requested, but partition %s of the system has only %zu: want at most that many",
                 resources->num_nodes, name, all.count);
   maker->memory->failed = maker->memory->failed || memory.failed;
   slurm_memory_free(&memory);
@@ -273,7 +274,7 @@ static bool check_left(const struct slurm_maker *maker, struct slurm_memory *mem
   if (left >= wanted || all->count < wanted)
     return true;
   slurm_fault(maker->faults, option ? slurm_place("--exclude") : list->at,
-              "%s leaves %zu node%s %s, and the run has %zu: want fewer excluded", option ? "it" : "exclude_nodes",
+              "%s leaves %zu node%s %s, but the run needs %zu: exclude fewer nodes", option ? "it" : "exclude_nodes",
               left, left == 1 ? "" : "s", which, wanted);
   return false;
 }
@@ -305,7 +306,7 @@ static void check_exclude(const struct slurm_maker *maker, const struct slurm_re
 static void take_srun_args(const struct slurm_maker *maker, struct slurm_resources *resources,
                            const struct toml_value *line) {
   if (!slurm_words_split(maker->memory, &resources->extra_srun_args, toml_string(line)))
-    slurm_fault(maker->faults, line->at, "extra_srun_args has a quote without an end; want two of each");
+    slurm_fault(maker->faults, line->at, "extra_srun_args has a quote without an end; want quotes in pairs");
 }
 
 void slurm_make_resources(const struct slurm_maker *maker, struct slurm_run *run) {

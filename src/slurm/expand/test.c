@@ -161,7 +161,8 @@ static void check_mechanism(const struct toml_value *entry, struct slurm_faults 
   if (name && path)
     slurm_fault(faults, path->key_at, "path and test_name are both given; want one of them");
   if (template && (name || path))
-    slurm_fault(faults, template->key_at, "test_template_name is given beside %s, whose test has its own; want one",
+    slurm_fault(faults, template->key_at,
+                "test_template_name and %s are both given, and that test has its own template; want one of them",
                 name ? "test_name" : "path");
   if (name || path || is_misspelt(entry, "test_name", faults) || is_misspelt(entry, "path", faults))
     return;
@@ -178,7 +179,7 @@ static void check_id(const struct slurm_tests *tests, const struct slurm_test *t
   const struct toml_value *id = toml_get(test->entry, "id");
   for (const struct slurm_test *other = tests->list; other < test; other++)
     if (strcmp(other->id, test->id) == 0) {
-      slurm_fault(faults, id->at, "id \"%s\" is that of the test in line %u, too: want another one", test->id,
+      slurm_fault(faults, id->at, "id \"%s\" is already used by the test in line %u: want another id", test->id,
                   toml_get(other->entry, "id")->at.line);
       return;
     }
@@ -227,7 +228,7 @@ static void add_file(struct slurm_tests *tests, struct slurm_memory *memory, con
   test->at = file->root->at;
   for (const struct slurm_test *other = tests->list; other < test; other++)
     if (strcmp(other->id, test->id) == 0)
-      slurm_fault(faults, name->at, "the test in %s has this name, too: want another one", other->at.path);
+      slurm_fault(faults, name->at, "the test in %s has the same name: want another name", other->at.path);
   finish(test, memory, faults);
 }
 

@@ -85,8 +85,8 @@ static int add(struct slurm_files *files, struct slurm_memory *memory, const cha
   if (!known || (of_folder && file.kind != SLURM_KIND_TEST)) {
     if (!of_folder) {
       slurm_fault(faults, (struct toml_place){file.path, 1, 1},
-                  "it is no test, no scenario and no system: want test_template_name and [cmd_args], [[Tests]], or "
-                  "scheduler and [[partitions]]");
+                  "it is neither a test, a scenario nor a system: want test_template_name and [cmd_args], [[Tests]], "
+                  "or scheduler and [[partitions]]");
       faults->unread = true;
     }
     toml_free(file.root);

@@ -18,7 +18,7 @@ int slurm_directory_check(const char *path) {
   if (S_ISLNK(status.st_mode))
     return fail(WEFT_ERR_INVALID, "%s is a symbolic link: want the directory itself (" OTHER ")", path);
   if (!S_ISDIR(status.st_mode))
-    return fail(WEFT_ERR_INVALID, "%s is no directory (" OTHER ")", path);
+    return fail(WEFT_ERR_INVALID, "%s is not a directory (" OTHER ")", path);
   if (status.st_uid != geteuid())
     return fail(WEFT_ERR_INVALID,
                 "the directory %s belongs to user %u, not to this one, %u, whose jobs run what is in it: want a "
@@ -40,8 +40,8 @@ static int check_parent(const char *path) {
   if (!(status.st_mode & S_IWOTH) || (status.st_mode & S_ISVTX))
     return 0;
   return fail(WEFT_ERR_INVALID,
-              "any user may write to %s, which has no sticky bit, and put another directory in the place of yours; "
-              "chmod o-w it, or want a directory elsewhere (" OTHER ")",
+              "any user may write to %s, which has no sticky bit, and replace your directory by another one; chmod o-w "
+              "it, or want a directory elsewhere (" OTHER ")",
               path);
 }
 

@@ -125,7 +125,7 @@ static int watch(struct follow *follow, struct slurm_run_state *states, size_t *
     if (!err)
       err = stop_check();
     if (!err && ferror(follow->out))
-      err = fail(WEFT_ERR_CANCELED, "standard output has gone");
+      err = fail(WEFT_ERR_CANCELED, "standard output is closed");
   }
   return err;
 }

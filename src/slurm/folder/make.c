@@ -176,7 +176,8 @@ static bool same_run(const struct slurm_batch *batch, const struct slurm_run *ru
 
 // BUSY: the directory has another batch.
 static int check_same(const struct slurm_batch *batch, const json_t *json, const char *path) {
-  static const char what[] = "give this one another --name or --output-dir; 'weft slurm run DIR' goes on with that one";
+  static const char what[] =
+      "give this batch another --name or --output-dir; 'weft slurm run DIR' continues the existing one";
   if (!same_jobs(json, path))
     return fail(WEFT_ERR_BUSY, "%s has another batch already: %s", batch->directory, what);
   for (size_t i = 0; i < batch->num_runs; i++)

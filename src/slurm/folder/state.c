@@ -188,7 +188,7 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
   else
     judge_alone(state, job, status);
   if (unasked && state->progress == SLURM_LOST)
-    copy_text(state->reason, sizeof state->reason, "it has left no results, and Slurm could not be asked");
+    copy_text(state->reason, sizeof state->reason, "it has left no results, and Slurm does not answer");
   if (unwritten && (state->progress == SLURM_FAILED || state->progress == SLURM_LOST))
     say_unwritten(state);
   if (state->unexplained && path)

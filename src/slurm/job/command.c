@@ -50,7 +50,8 @@ static int spawn(struct running *running, const char *const *argv, char **enviro
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error == ENOENT)
-    return fail(WEFT_ERR_SYSTEM, "there is no %s on PATH: run this where Slurm's commands are, as on a login node",
+    return fail(WEFT_ERR_SYSTEM,
+                "there is no %s on PATH: run this where Slurm's commands are installed, such as on a login node",
                 argv[0]);
   return error ? fail_errno(error, "cannot start %s", argv[0]) : 0;
 }
@@ -102,7 +103,7 @@ static const char *last_words(struct text *said) {
   while (said->size > 0 && strchr(" \n\r", said->data[said->size - 1]))
     said->data[--said->size] = '\0';
   if (said->size == 0)
-    return "it said nothing";
+    return "it printed nothing";
   printable_text(said->data);
   char *line = strrchr(said->data, '\n');
   line = line ? line + 1 : said->data;

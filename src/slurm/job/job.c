@@ -41,7 +41,7 @@ int slurm_job_submit(const struct slurm_submit *submit, uint32_t *id) {
   if (!err && !submit->test_only) {
     number = out.data ? strtoul(out.data, NULL, 10) : 0;
     if (number == 0 || number > UINT32_MAX)
-      err = fail(WEFT_ERR_PROTOCOL, "sbatch printed '%s', and should print the number of the job",
+      err = fail(WEFT_ERR_PROTOCOL, "sbatch printed '%s', but should print the number of the job",
                  out.data ? out.data : "");
   }
   if (!err)
@@ -72,7 +72,7 @@ static int read_line(struct slurm_job *job, char *line) {
   for (; count < FIELDS && rest; count++)
     field[count] = strsep(&rest, count + 1 < FIELDS ? "|" : ""); // paths may have any character
   if (count != FIELDS || !read_id(job, field[0]))
-    return fail(WEFT_ERR_PROTOCOL, "squeue printed '%s', and should print ID|STATE|REASON|NODES|NAME|DIRECTORY", line);
+    return fail(WEFT_ERR_PROTOCOL, "squeue printed '%s', but should print ID|STATE|REASON|NODES|NAME|DIRECTORY", line);
   copy_field(job->state, sizeof job->state, field[1]);
   copy_field(job->reason, sizeof job->reason, field[2]);
   copy_field(job->nodes, sizeof job->nodes, field[3]);

@@ -195,6 +195,6 @@ int slurm_report_text(FILE *out, const struct slurm_report *report, const struct
     err = print_grids(out, report);
   if (!err)
     fprintf(out, "\n%zu of %zu runs passed%s\n", passed, count,
-            report->silent ? "; Slurm could not be asked, so this is what the files say" : "");
+            report->silent ? "; Slurm does not answer, so this state comes from the files" : "");
   return err;
 }

@@ -149,8 +149,7 @@ static void check_elements(const struct slurm_key *key, const struct toml_value 
 
 static void check_grid(const struct slurm_key *key, const struct toml_value *value, struct slurm_faults *faults) {
   if (value->count == 0)
-    slurm_fault(faults, value->at, "%s is an empty list: a grid over it has no run; want at least one value",
-                key->name);
+    slurm_fault(faults, value->at, "%s is an empty list, so the grid has no run; want at least one value", key->name);
   for (size_t i = 0; i < value->count; i++)
     if (value->children[i].type == TOML_ARRAY && !key->each)
       refuse(key, &value->children[i], faults);
@@ -180,7 +179,7 @@ void slurm_schema_check_value(const struct slurm_key *key, const struct toml_val
 static void refuse_key(const struct slurm_schema *schema, const struct toml_value *member,
                        struct slurm_faults *faults) {
   const char *near = slurm_schema_nearest(schema, member->key);
-  slurm_fault(faults, member->key_at, "%s is no key of %s%s%s%s", member->key, schema->what,
+  slurm_fault(faults, member->key_at, "%s is not a key of %s%s%s%s", member->key, schema->what,
               near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 

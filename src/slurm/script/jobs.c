@@ -82,7 +82,7 @@ static int check(const struct slurm_batch *batch) {
     for (size_t d = 0; d < batch->runs[i].num_dependencies; d++)
       if (batch->runs[i].dependencies[d].type != SLURM_START_POST_COMP)
         return fail(WEFT_ERR_UNSUPPORTED,
-                    "test %s runs at the same time as %s, and --single-sbatch runs one after the other: leave it out",
+                    "test %s runs at the same time as %s, but --single-sbatch runs tests one after the other: omit it",
                     batch->runs[i].test, batch->runs[i].dependencies[d].test);
   return 0;
 }
