@@ -19,8 +19,7 @@ static const struct cli_option rows[] = {
   {.section = "What is measured", .name = "op", .type = OPTION_STRING, .metavar = "LIST",
    .preset = "dispatch,combine,both", FIELD(config.ops),
    .help = "dispatch, combine, both (a dispatch followed at once by its combine), or one half of a call: "
-   "dispatch_send, "
-   "dispatch_recv, combine_send, combine_recv"},
+   "dispatch_send, dispatch_recv, combine_send, combine_recv"},
   {.name = "mode", .type = OPTION_ENUM, .metavar = "MODE", .choices = bench_ep_mode_names, .preset = "latency",
    FIELD(config.mode),
    .help = "what the group is opened for: latency moves a few tokens as fast as possible; throughput moves many "

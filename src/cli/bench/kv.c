@@ -81,8 +81,7 @@ const struct cli_command cli_bench_kv = {
         "nothing: 'weft bench traffic' does, with the same options or with --plan.\n"
         "A latent cache (deepseek-r1) is the same on all workers of a tensor parallel group, so any of them can send "
         "it: they send it in turn. The last page of a request is sent whole. Layers with a sliding window (every "
-        "second "
-        "one of gpt-oss) keep the tokens of their window.",
+        "second one of gpt-oss) keep the tokens of their window.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,

@@ -168,8 +168,7 @@ const struct cli_command cli_bench_transfer = {
         "Standard output has the settings and the ten columns that scripts for nixlbench read, then a table of Weft: "
         "percentiles of the latency of a request, the bandwidth over the time in which all initiators were active, its "
         "bound, and the slowest worker. --json writes all of these, for 'weft compare'.\n"
-        "Exit status 1 means that a figure cannot be true (the table says why), 2 that the options were wrong "
-        "or "
+        "Exit status 1 means that a figure cannot be true (the table says why), 2 that the options were wrong or "
         "differ among workers, 4 wrong data, 5 that a worker was lost, 124 that a deadline passed, 130 Ctrl-C.",
     .options = {.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .one_dash = true},
     .examples = examples,

@@ -131,10 +131,9 @@ static const struct cli_option rows[] = {
 
   {.section = "Memory", .name = "memory", .type = OPTION_ENUM, .metavar = "WHERE", .choices = memories,
    .preset = "host", .variable = "WEFT_MEMORY", FIELD(config.memory),
-   .help = "where operations run: host: in host memory; cuda: in GPU memory, by CUDA kernels over NVLink or PCIe, "
-   "with a GPU for each rank; auto: on GPUs if each rank of this agent can have its own, else in host memory. The "
-   "lead decides "
-   "for all agents; CUDA_VISIBLE_DEVICES limits which GPUs an agent may use"},
+   .help = "where operations run: host: in host memory; cuda: in GPU memory, by CUDA kernels over NVLink or PCIe, with "
+   "a GPU for each rank; auto: on GPUs if each rank of this agent can have its own, else in host memory. The lead "
+   "decides for all agents; CUDA_VISIBLE_DEVICES limits which GPUs an agent may use"},
   {.name = "share-gpus", .type = OPTION_FLAG, .variable = "WEFT_SHARE_GPUS", FIELD(config.share_gpus),
    .help = "let several ranks of this agent share a GPU if there are fewer GPUs than ranks: for tests only, because "
    "their processes share its time and every wait for a peer is slow"},
@@ -321,8 +320,7 @@ const struct cli_command cli_elastic = {
     .description =
         "Runs a plan of phases: ranks join, leave and are killed while expert-parallel operations go on, and every "
         "rank checks every number. The first agent leads: it has the plan and, unless another store is given, the "
-        "store. "
-        "Without --plan, --store and --rank-server it runs the default plan: 4 ranks, then 8.\n"
+        "store. Without --plan, --store and --rank-server it runs the default plan: 4 ranks, then 8.\n"
         "Prints a report; the run directory holds the data of the report. Exit status 0 means that every phase passed "
         "on every rank.",
     .options = OPTION_TABLE(rows),

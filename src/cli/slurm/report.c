@@ -106,10 +106,9 @@ const struct cli_command cli_slurm_report = {
     .description =
         "Reads the results that the runs of a batch wrote, and prints a report: the runs, the ranks of each run by "
         "node, and the best step of each grid of parameters. The figure 'default' is the mean bandwidth of dispatch "
-        "and combine in "
-        "the last phase that passed, or the highest bandwidth of a benchmark; larger is better. If there are several "
-        "iterations, the report says whether the best step is better by more than noise. A grid also gets "
-        "DIR/trajectory-TEST.csv, and a run of a transfer benchmark nixlbench.csv in its directory.\n"
+        "and combine in the last phase that passed, or the highest bandwidth of a benchmark; larger is better. If "
+        "there are several iterations, the report says whether the best step is better by more than noise. A grid also "
+        "gets DIR/trajectory-TEST.csv, and a run of a transfer benchmark nixlbench.csv in its directory.\n"
         "Exit status 0 means that the report could be made, even if runs failed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -31,10 +31,9 @@ const struct cli_command cli_slurm_verify = {
     .summary = "check tests and scenarios of CloudAI, and print every fault",
     .description =
         "Reads TOML files of tests, scenarios and systems as CloudAI has them, and checks them as a whole: keys, "
-        "types, "
-        "ranges, the options of the programs, plans against nodes and processes, ids and dependencies. Each fault is "
-        "printed on one line, with FILE:LINE:COLUMN and what would be right. Nothing is submitted, and Slurm need not "
-        "be installed.\n"
+        "types, ranges, the options of the programs, plans against nodes and processes, ids and dependencies. Each "
+        "fault is printed on one line, with FILE:LINE:COLUMN and what would be right. Nothing is submitted, and Slurm "
+        "need not be installed.\n"
         "A list in cmd_args, extra_env_vars or num_nodes is a grid: a run for each combination.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
