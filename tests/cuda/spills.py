@@ -49,7 +49,7 @@ ALLOWED = {
     ("rows_kernel<false, true>", "sm_90"): 112,
     ("rows_kernel<true, false>", "sm_80"): 96,
     ("rows_kernel<true, false>", "sm_90"): 192,
-    ("rows_kernel<true, true>", "sm_80"): 176,
+    ("rows_kernel<true, true>", "sm_80"): 96,
     ("rows_kernel<true, true>", "sm_90"): 96,
     ("strided dispatch<1, true, true>", "sm_90"): 16,
     ("strided dispatch<2, true, true>", "sm_90"): 16,
