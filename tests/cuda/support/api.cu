@@ -212,7 +212,7 @@ void rank::open(int32_t founders, uint32_t op_timeout_ms) {
   options.memory = WEFT_EP_MEMORY_CUDA;
   options.device = device;
   static const char *const ids[RANKS] = {"one", "two", "three"};
-  const char *hosts = getenv("WEFT_TEST_HOSTS"); // so many, as far as the ranks know
+  const char *hosts = getenv("WEFT_TEST_HOSTS"); // number of hosts for which the ranks are configured
   if (hosts)
     options.host_id = ids[index % atoi(hosts)];
   if (getenv("WEFT_TEST_THROUGHPUT")) {
@@ -441,7 +441,7 @@ static void judge_dispatch(const rank &r, const expected &is, oracle_case test, 
     r.die("operation %llu: %s", (unsigned long long)r.op, verdict.what);
 }
 
-// What the oracle judges, with the memory that it stands in.
+// The oracle's input, and the memory that holds it.
 struct judged {
   std::vector<input> in;
   std::vector<oracle_source> sources;

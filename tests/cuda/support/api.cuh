@@ -1,6 +1,6 @@
-// Ranks on GPUs by the public interface, for api.cu: each is a thread of this process, on device (its index) %
-// count. What goes wrong ends the process with a sentence. Nothing is allocated or freed while kernels may run: CUDA
-// may let that wait for them, and they may wait for the rank that would.
+// Ranks on GPUs that use the public interface. Each rank is a thread of this process, on device (index % number of
+// devices). A failure prints a sentence and ends the process. Ranks allocate and free nothing while kernels may run:
+// CUDA may make such a call wait for the kernels, and the kernels may wait for the rank that made the call.
 #ifndef TESTS_CUDA_API_CUH
 #define TESTS_CUDA_API_CUH
 
@@ -52,7 +52,7 @@ struct rank {
   weft_ep_recv_args recv;
   struct weft_ep_combine_args combine; // y is recv.x: the experts are the identity
   uint32_t tokens;                     // of its next operation
-  // For calls that say more for themselves (calls.cu), on the device
+  // For calls with more arguments (calls.cu), in device memory
   int64_t *wide; // topk_idx
   int32_t *narrow;
   uint16_t *spare, *outputs; // [TOKENS] longer rows; [EXPERTS][ROWS][HIDDEN]
@@ -61,7 +61,7 @@ struct rank {
   uint64_t *lost_bits;
   int32_t *masks, *local_expert;
   float *local_weights, *given;
-  // Of the operation before
+  // Of the last operation
   uint64_t op;
   weft_ep_info info;
   weft_ep_result result;
@@ -74,66 +74,67 @@ struct rank {
   void copy(void *to, const void *from, size_t size, cudaMemcpyKind kind) const;
   // Waits for the stream.
   void drain(const char *what) const;
-  // A graph of an operation, and what `more` launches behind it.
+  // Makes a graph of an operation and of the launches of `more` after it.
   cudaGraphExec_t capture(const std::function<void()> &more = nullptr);
-  // Runs it, and asks what it did.
+  // Runs the graph and gets its results. Fails the test if a rank was lost.
   void replay(cudaGraphExec_t exec);
-  // Until it has run in a view of so many ranks. Ranks see that with the same operation, so they end together.
+  // Runs the graph until it has run in a view of `num_ranks` ranks. All ranks get this view with the same operation, so
+  // they end together.
   void replay_until(cudaGraphExec_t exec, uint32_t num_ranks);
 
-  // The rank in a group that `founders` of this test found, 0 to founders - 1; or one that joins it.
+  // Opens the rank in a group with the founders 0 to `founders` - 1. A rank with a higher index joins the group.
   void open(int32_t founders, uint32_t op_timeout_ms);
   void activate(int32_t founders);
   void close();
-  // Opens and activates it in a group that all ranks found.
+  // Opens and activates the rank in a group that all ranks found.
   void found();
-  // Waits for the others before it closes: until then they may count on this rank.
+  // Closes the rank after all ranks have called this, since the others may need it until then.
   void leave();
-  // Its tokens are those of `key`, and select among the experts of these ranks. The outputs are poisoned.
+  // Makes the rank's tokens from `key`, which select experts of the ranks `routed`, and poisons the outputs.
   void fill(uint64_t key, const std::vector<int32_t> &routed);
-  // New rows, which go where those of the operation before went.
+  // Makes new rows for the same selections as in the previous operation, and poisons the outputs.
   void fill_x(uint64_t key);
-  // What rank `from` fills in for `key`: rows, and selections.
+  // The rows and the selections that rank `from` has for `key`.
   std::vector<uint16_t> x_of(int32_t from, uint64_t key) const;
   std::vector<int64_t> selections_of(int32_t from, uint64_t key) const;
   void poison();
   void poison_out();
-  // What the operation's dispatch and combine say of the rows: types and top-k.
+  // Top-k and type of the next operation's rows.
   uint32_t topk() const { return dispatch.topk ? dispatch.topk : (uint32_t)TOPK; }
   weft_ep_dtype dtype() const { return dispatch.dtype ? dispatch.dtype : WEFT_EP_BF16; }
-  // Makes y from what was received, brought back to bf16, on the host.
+  // Computes y on the host: the received rows, converted to bf16.
   void run_experts();
-  // What the newest operation of its own did.
+  // Gets info and result of operation `op`.
   void ask();
-  // Brings scales that were received with the strides of recv to their usual places.
+  // Moves scales that were received with the strides of recv to their usual places.
   void gather_scales();
-  // Dispatches rows that it has cast itself, with scales block by block, and judges both halves.
+  // Dispatches rows that the test has cast, with scales block by block, and judges dispatch and combine.
   void send_given_scales(uint64_t key);
-  // Rank-major, KEEP_PLACES: the experts and weights of each row.
+  // Checks the experts and weights of each received row: RANK_MAJOR with KEEP_PLACES.
   void judge_places(uint64_t key) const;
-  // An operation; what it did is in `op`, `info` and `result`.
+  // Runs dispatch and combine; `op`, `info` and `result` are those of this operation.
   void pair();
-  // What the newest operation did, a graph's: the list of what is missing is not there.
+  // Gets `op`, `info` and `result` of the newest operation of a graph, without the list of missing contributions.
   void ask_newest();
-  // Nobody was lost, ever.
+  // Fails the test if any rank was lost so far.
   void check_whole() const;
   copies fetch() const;
 };
 
-// What an operation is to have done to a rank.
+// The expected results of an operation of a rank.
 struct expected {
   uint64_t key;
   std::vector<int32_t> routed, view;
-  int32_t masked_by;            // its tokens do not come here; -1: nobody's
-  std::vector<int32_t> missing; // whose contributions do not come
-  std::vector<int32_t> lost;    // whose tokens do not come, since they are lost
+  int32_t masked_by;            // a rank that masks this one, so that its tokens do not arrive; -1: none
+  std::vector<int32_t> missing; // ranks whose contributions do not arrive
+  std::vector<int32_t> lost;    // ranks that are lost, so that their tokens do not arrive
 };
 
 const std::vector<int32_t> &first_ranks(int32_t count);
 expected all_there(uint64_t key);
-// Both halves, by the oracle.
+// Lets the oracle judge dispatch and combine.
 void judge(const rank &r, const expected &is);
-// The second half of one whose rows were received in any layout.
+// Lets the oracle judge the combine only; rows may have been received in any layout.
 void judge_combine(const rank &r, const expected &is, const oracle_answer &answer);
 
 struct world {
@@ -145,9 +146,9 @@ struct world {
   int32_t came;
   uint64_t meeting;
 
-  // Runs `body` for each rank in a thread of its own, with its device current.
+  // Runs `body` for each rank in a separate thread, with the rank's device current.
   void run(const std::function<void(rank &)> &body);
-  // Waits for all ranks' threads.
+  // Waits until all ranks have called this.
   void meet(const rank &r, const char *where);
 };
 

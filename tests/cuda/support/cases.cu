@@ -16,7 +16,7 @@ namespace {
 
 enum { SKIPPED = 77, CASE_S = 90 };
 
-// Whether the ranks, which are on different hosts as far as they know, are to be joined by NVLink, and cannot be.
+// Whether the ranks, which are configured as on different hosts, should use NVLink, but this machine cannot do that.
 bool lacks_nvlink(const struct device_api *api) {
   const char *way = getenv("WEFT_EP_TRANSPORT");
   struct device *device;
@@ -34,14 +34,14 @@ bool lacks_nvlink(const struct device_api *api) {
   else if (rc == WEFT_ERR_UNSUPPORTED)
     printf("skipped: %s\n", why);
   api->close(device);
-  return rc == WEFT_ERR_UNSUPPORTED; // what else is wrong a test says
+  return rc == WEFT_ERR_UNSUPPORTED; // the test reports other errors
 }
 
 int run(const test &test) {
   static world world;
   const struct device_api *api;
   alarm(CASE_S);
-  // One queue for each stream: else the work of one rank may stand behind another's that waits for it.
+  // One queue for each stream: otherwise the work of a rank may be queued behind the work of a rank that waits for it.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   if (cudaGetDeviceCount(&world.devices) != cudaSuccess || world.devices == 0) {
     printf("skipped: no GPU here\n");
@@ -62,7 +62,7 @@ int run(const test &test) {
   return 0;
 }
 
-// In a process of its own; CUDA does not outlive a fork, so this one does not use it.
+// Runs the case in a child process. This process does not use CUDA, which does not work after a fork.
 int run_apart(const test &test) {
   int status = 0;
   printf("%s\n", test.name);

@@ -1,4 +1,4 @@
-// Cases of a test of the public interface on GPUs: each is a process of its own, since what goes wrong ends it.
+// Cases of a test of the public interface on GPUs. Each case runs in a separate process, since a failure ends it.
 #ifndef TESTS_CUDA_CASES_CUH
 #define TESTS_CUDA_CASES_CUH
 
@@ -9,7 +9,7 @@ struct test {
   void (*body)(rank &);
 };
 
-// Runs those that the arguments name, else all. What main() is to return.
+// Runs the cases that the arguments name, or all cases without arguments. Returns the exit status for main().
 int run_tests(const test *tests, size_t count, int argc, char **argv);
 
 #endif

@@ -1,4 +1,5 @@
-// The GPUs of one process, for tests and benchmarks of the kernels. Failures of CUDA end the process with a sentence.
+// The GPUs of one process, for tests and benchmarks of the kernels. An error of CUDA prints a message and ends the
+// process.
 #ifndef TESTS_CUDA_DEVICES_CUH
 #define TESTS_CUDA_DEVICES_CUH
 
@@ -19,13 +20,13 @@
     }                                                                                                                  \
   } while (0)
 
-// Devices here, 0 where there is no driver.
+// The number of devices; 0 without a driver.
 int device_count(void);
-// Makes the device current, and lets it reach the memory of the first `devices` others.
+// Makes the device current, and lets it access the memory of devices 0 to `devices` - 1.
 void open_peers(int device, int devices);
 float elapsed_us(cudaEvent_t begin, cudaEvent_t end);
 
-// Calls `work` for each rank of `all`, in a thread of its own with the rank's device current.
+// Calls `work` for each rank of `all` in a separate thread, with the rank's device current.
 template <typename R, typename W> void at_once(std::vector<R> &all, const W &work) {
   std::vector<std::thread> threads;
   for (R &r : all)

@@ -1,4 +1,4 @@
-// A CUDA made of host memory, for the host side of the plug-in.
+// A fake CUDA in host memory, for the host side of the plug-in.
 #include "cuda/support/fake_cuda.h"
 
 #include "cuda/driver/driver.h"
@@ -538,7 +538,7 @@ size_t cuda_dispatch_memory(const struct cuda_dispatch_args *args) {
   return (size_t)args->members * fake.memory_per_member;
 }
 
-// --- those of groups for throughput ---
+// --- the kernels of groups for throughput ---
 
 static int note(char letter, uint32_t blocks, bool early) {
   if (fake.fails == letter) {
@@ -623,7 +623,7 @@ cudaError_t cudaHostUnregister(void *memory) {
 cudaError_t cuda_copies_load(void) {
   return cudaSuccess;
 }
-// Done when it is launched, and told unless the device is stuck.
+// Publishes that a launch is complete, which it is at once, unless the device is stuck.
 static void publish_word(uint32_t blocks, const struct cuda_copies_mark *mark) {
   for (uint32_t i = 0; !fake.stuck && i < blocks; i++)
     mark->words[i] = mark->number;

@@ -1,4 +1,4 @@
-// Checks the results of ranks of many tokens: plans and sums, by the definition.
+// Checks the plans and sums of ranks with many tokens by definition.
 #include <atomic>
 #include <cmath>
 
@@ -42,7 +42,7 @@ bool flow_group::check_plan(flow_rank &r) {
   return same("ways", r, is, should) && same("seats", r, fetch(r.host_route.seats, r.tokens), seats);
 }
 
-// Where the rows of each selection of `to` stand: place[source][token * K + k], or -1.
+// Where `to` has the row of each selection: place[source][token * K + k], or -1.
 flow_group::places flow_group::places_of(const flow_rank &to, std::vector<uint32_t> *begins) {
   uint32_t M = shape.ranks, E = shape.experts;
   std::vector<std::vector<uint32_t>> first(M, std::vector<uint32_t>(E));
@@ -74,8 +74,7 @@ flow_group::places flow_group::places_of(const flow_rank &to, std::vector<uint32
   return place;
 }
 
-// How far values of a row may be from what they were before they travelled as logfmt10: device/logfmt10.h. `off`: added
-// to.
+// Adds the largest error that each value of a row may have after it was sent as logfmt10 (device/logfmt10.h) to `off`.
 static void add_coding(const std::vector<float> &row, std::vector<float> &off) {
   for (size_t first = 0; first < row.size(); first += WEFT_EP_BLOCK) {
     float most = 0.0f, least = INFINITY;

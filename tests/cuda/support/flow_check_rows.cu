@@ -1,4 +1,4 @@
-// Checks that a rank of many tokens got every row at its right place, and the right description of rows.
+// Checks that a rank with many tokens received every row at the right place, and the right description of rows.
 #include "cuda/support/flow_ranks.cuh"
 #include "cuda/support/flow_values.cuh"
 

@@ -1,5 +1,5 @@
-// What a rank of many tokens has on its GPU: the data that control would have made, its inputs, and room for received
-// rows.
+// The memory of a rank with many tokens on its GPU: the data that control would write, its inputs, and room for
+// received rows.
 #include "cuda/support/flow_device.cuh"
 
 #include <cstdlib>
@@ -129,7 +129,8 @@ void flow_group::show_zero_copy(flow_rank &r) {
   }
 }
 
-// Of what a rank combines: behind each other in its zero-copy memory, if it does so from there.
+// Copies values that a rank combines to the device: into its zero-copy memory, one array after the other, if it
+// combines from there, and into separate memory otherwise.
 template <typename T> static T *place(bool zero_copy, char *&at, const std::vector<T> &values) {
   if (!zero_copy)
     return device_copy_of(values);

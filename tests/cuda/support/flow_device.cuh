@@ -4,7 +4,7 @@
 
 #include "cuda/support/devices.cuh"
 
-// Zeros, with room behind them.
+// Allocates zeros, with some unused room after them.
 template <typename T> T *device_array(size_t count) {
   void *p;
   OK(cudaMalloc(&p, count * sizeof(T) + 256));

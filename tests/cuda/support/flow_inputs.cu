@@ -1,4 +1,4 @@
-// What ranks of many tokens dispatch, on the host, and where its rows go by the definition.
+// Computes on the host what ranks with many tokens dispatch, and the places of their rows by definition.
 #include <cuda_fp8.h>
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "cuda/support/flow_ranks.cuh"
 #include "cuda/support/flow_values.cuh"
 
-// As dispatch casts a row: e4m3 in blocks of 128, with the scales of the shape's type.
+// Casts a row as dispatch does: e4m3 in blocks of 128, with the scales of the shape's type.
 void flow_group::cast_row(const uint16_t *x, char *out, uint32_t *words) const {
   uint32_t H = shape.hidden;
   for (uint32_t b = 0; b < H / 128; b++) {
@@ -60,7 +60,7 @@ void flow_group::make_selections(flow_rank &r, uint64_t seed) {
     for (uint32_t k = 0; k < K; k++) {
       int64_t &expert = r.topk[t * K + k];
       uint64_t v = mix(seed * 5 + t * K + k);
-      for (;; v = mix(v)) { // all of a token differ
+      for (;; v = mix(v)) { // the selections of a token are distinct
         uint32_t peer = (uint32_t)(v >> 8) % shape.ranks;
         int32_t rank = (int32_t)(shape.ranks == 2 ? peer : 2 * peer + peer / 2);
         expert = (int64_t)rank * E + (uint32_t)(v >> 32) % E;
@@ -95,7 +95,7 @@ int flow_group::member_of(int64_t expert) const {
   return -1;
 }
 
-// By the definition: rows of each rank in the order of tokens.
+// Routes by definition: the rows to each rank are in the order of tokens.
 void flow_group::route_all(flow_rank &r) {
   uint32_t K = shape.topk;
   r.number.assign(r.topk.size(), -1);

@@ -1,8 +1,8 @@
-// The kernels of an operation of many tokens, launched for one rank.
+// Launches the kernels of an operation with many tokens.
 #include "cuda/support/flow_ranks.cuh"
 
-// What control does where an operation begins. `goes`: seats that get rows. Unless a combine `ends` as it does in a
-// group, its answers wait for readers that have begun.
+// Does what control does when an operation begins. `goes`: seats that get rows. `ends`: end_answers() alone sets
+// sent.answers, as in a group; otherwise answers wait until their readers have begun this operation.
 __global__ static void advance(cuda_flow_op *op, cuda_state *state, uint64_t number, uint64_t goes, bool ends) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -23,7 +23,7 @@ __global__ static void advance(cuda_flow_op *op, cuda_state *state, uint64_t num
   state->counters.sent = number;
 }
 
-// And where a combine has ended.
+// Does what control does when a combine has ended.
 __global__ static void end_answers(cuda_flow_op *op, bool by_rank) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -41,7 +41,7 @@ static void set_route(cuda_route &to, const flow_rank &r) {
   to = r.host_route;
 }
 
-// What all three kernels are told.
+// The arguments that all three kernels have.
 template <typename A> static A args_of(const flow_group &g, const flow_rank &r) {
   A args = {};
   args.state = r.state;
@@ -135,7 +135,7 @@ void flow_group::end_combine(flow_rank &r) {
   OK(cudaGetLastError());
 }
 
-// What comes behind waits for the other stream.
+// Makes later work of the stream `to` wait for the stream `from`.
 static void pass(const flow_shape &shape, flow_rank &r, cudaStream_t from, cudaStream_t to) {
   if (!shape.two_streams)
     return;

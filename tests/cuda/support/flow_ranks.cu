@@ -60,7 +60,7 @@ flow_group::~flow_group() {
     cudaStreamDestroy(r.second);
     cudaEventDestroy(r.passed);
   }
-  // Everything else goes with the process; large groups give their largest parts back.
+  // Frees the largest parts only; the rest is freed when the process ends.
   for (flow_rank &r : all) {
     cudaSetDevice(r.device);
     for (char *w : window[r.index])

@@ -1,5 +1,5 @@
-// Ranks of one process, on one GPU or several, whose operations of many tokens are moved by the kernels alone: the host
-// says what control would. And what has to come out of them, computed by the host.
+// Ranks of one process, on one GPU or several. Their operations of many tokens use only the kernels that move rows: the
+// host writes the data that control would write. The host also computes the expected results.
 #ifndef TESTS_CUDA_FLOW_RANKS_CUH
 #define TESTS_CUDA_FLOW_RANKS_CUH
 
@@ -15,9 +15,9 @@
 #include "cuda/support/flow_shape.cuh"
 #include "cuda/throughput/launch.h"
 
-enum { CAPACITY = 256, FILL = 0xA5 }; // of a group; where nothing has come
+enum { CAPACITY = 256, FILL = 0xA5 }; // of a group; byte of outputs that were not written
 
-// What a rank has, and what it is to get.
+// The inputs of a rank, its memory and its outputs.
 struct flow_rank {
   uint32_t index, tokens;
   int32_t rank;
@@ -25,14 +25,14 @@ struct flow_rank {
   cudaStream_t stream, second;
   cudaEvent_t passed; // from one stream to the other
   // host
-  std::vector<char> x;                // as the caller has it
-  std::vector<char> sent, row_scales; // as they travel, one behind the other
+  std::vector<char> x;                // rows of the caller
+  std::vector<char> sent, row_scales; // rows and scales as they are sent, one after the other
   std::vector<int64_t> topk;
   std::vector<float> weights;
   std::vector<uint16_t> y, bias[2];
   std::vector<float> row_weights;
   std::vector<int32_t> number, row_of;     // [T][K]
-  std::vector<std::vector<int32_t>> pairs; // by source: its tokens, in order
+  std::vector<std::vector<int32_t>> pairs; // by source: its tokens with selections of this rank, in order
   // device
   cuda_state *state;
   device_report *report;
@@ -49,10 +49,10 @@ struct flow_rank {
   float *out_row_weights; // [rows][K] received
   uint16_t *dy, *dbias[2], *sum;
   float *drow_weights, *sum_weights;
-  char *zero_copy; // whose begin y and row weights may be
+  char *zero_copy; // y and the row weights may be at its begin
   uint64_t *missing;
   uint32_t *plan_space, *rows_space;
-  uint32_t rows; // room
+  uint32_t rows; // the room for them
   size_t buffer_rows;
 };
 
@@ -61,8 +61,8 @@ struct flow_group {
   cuda_flow flow;
   cuda_row_shape row;
   std::vector<flow_rank> all;
-  std::vector<std::vector<char *>> window;                 // [of][written by]; relayed: this rank's own alone
-  std::unique_ptr<flow_relays> relays;                     // of all others, then
+  std::vector<std::vector<char *>> window;                 // [reader][writer]; with relays [i][i] only
+  std::unique_ptr<flow_relays> relays;                     // with shape.relayed: all other windows
   std::vector<std::vector<std::vector<uint32_t>>> counted; // [to][source][e]
   int devices;
   uint64_t next = 1000;
@@ -72,25 +72,25 @@ struct flow_group {
   ~flow_group();
   flow_group(const flow_group &) = delete;
 
-  // One operation, its combine, and both again by the kept route. False: `wrong` says what.
+  // Runs an operation with its combines, and the same once more with the kept route. False: `wrong` gives the reason.
   bool try_all();
-  // The streams between rank `of`, which reads them, and `by`, which writes them, as the one and the other see them.
+  // The streams that rank `of` reads and rank `by` writes: read() is their address for `of`, written() for `by`.
   char *read(uint32_t of, uint32_t by) const { return relays && of != by ? relays->read(of, by) : window[of][by]; }
   char *written(uint32_t of, uint32_t by) const {
     return relays && of != by ? relays->written(of, by) : window[of][by];
   }
-  // Calls `what` for one rank after the other, with its device current.
+  // Calls `what` for one rank after the other, with the rank's device current.
   void each(const std::function<void(flow_rank &)> &what);
-  // For all ranks' streams.
+  // Waits for the streams of all ranks.
   void wait();
 
-  // flow_launch.cu: in the rank's stream; `early` as in launch.h.
+  // flow_launch.cu: launches in the rank's streams; `early` as in launch.h.
   void begin(flow_rank &r, uint64_t number, bool early = false);
   void plan(flow_rank &r, bool early = false);
   void rows(flow_rank &r, bool kept, bool early = false, uint32_t halves = DEVICE_SEND | DEVICE_RECV);
   void answers(flow_rank &r, bool early = false, uint32_t halves = DEVICE_SEND | DEVICE_RECV);
   void end_combine(flow_rank &r);
-  // Those of all ranks, each as the shape says.
+  // The same for all ranks, in halves where the shape asks for them.
   void all_rows(bool kept);
   void all_answers();
   bool is_halved(const flow_rank &r) const {
@@ -98,10 +98,10 @@ struct flow_group {
   }
   uint32_t blocks_of(const flow_rank &r) const { return shape.blocks[r.index % shape.blocks.size()]; }
 
-  // flow_inputs.cu: what a rank has on the host, and where its rows go.
+  // flow_inputs.cu: a rank's inputs on the host, and the places of its rows.
   uint32_t seat_of(uint32_t i, uint32_t peer) const { return (peer * 5 + i * 3 + 1) % 64; }
-  int member_of(int64_t expert) const;         // its index, or -1
-  uint32_t pairs_of(const flow_rank &r) const; // rows that it gets, by rank
+  int member_of(int64_t expert) const;         // the index of the expert's rank, or -1
+  uint32_t pairs_of(const flow_rank &r) const; // rows that the rank receives with RANK_MAJOR
   void make_inputs(flow_rank &r);
   void make_row(flow_rank &r, uint64_t seed, size_t t);
   void cast_row(const uint16_t *x, char *out, uint32_t *words) const;
@@ -109,7 +109,7 @@ struct flow_group {
   void route_all(flow_rank &r);
   void count_all();
 
-  // flow_device.cu: what it has on its GPU.
+  // flow_device.cu: the memory of a rank on its GPU.
   void make_device(flow_rank &r);
   void make_room(flow_rank &r);
   void make_state(flow_rank &r);
@@ -120,11 +120,11 @@ struct flow_group {
   void make_combine(flow_rank &r);
   uint64_t zero_copy_bytes() const; // of each rank
   bool is_zero_copy(const flow_rank &r) const { return shape.zero_copy && r.index % shape.zero_copy == 0; }
-  void show_zero_copy(flow_rank &r); // when all have it
-  // Fills what it gets with FILL.
+  void show_zero_copy(flow_rank &r); // after all ranks have made their zero-copy memory
+  // Fills the outputs with FILL.
   void clear(flow_rank &r);
 
-  // flow_check.cu and flow_check_rows.cu: whether it has got what it was to get.
+  // flow_check.cu and flow_check_rows.cu: compare a rank's results with the expected ones.
   using places = std::vector<std::vector<int64_t>>; // [source][token * K + k]
   bool check_plan(flow_rank &r);
   bool check_rows(flow_rank &r);

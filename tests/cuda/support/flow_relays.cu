@@ -1,4 +1,4 @@
-// Windows in host memory, and the thread that carries between them.
+// Windows in host memory, and the thread that moves data between them.
 #include "cuda/support/flow_relays.cuh"
 
 #include "cuda/support/devices.cuh"
@@ -41,7 +41,7 @@ flow_relays::flow_relays(const flow_shape &shape, cuda_flow &flow)
   carrier = std::thread([this] { carry(); });
 }
 
-// Of two ranks, one has its rows moved from window to window.
+// Between two ranks, the rows of one direction are not in the batches: they are copied from window to window.
 size_t flow_relays::collect(uint32_t rank, uint32_t peer, void *bytes, size_t most) {
   end &from = ends[rank * ranks + peer];
   bool moves = (rank + peer + (rank < peer)) % 2;
@@ -58,7 +58,7 @@ size_t flow_relays::collect(uint32_t rank, uint32_t peer, void *bytes, size_t mo
   return size;
 }
 
-// Batches of any size that holds a row.
+// Moves batches of different sizes, each with room for a row at least.
 void flow_relays::carry() {
   std::vector<uint64_t> room(BATCH / sizeof(uint64_t));
   char *bytes = (char *)room.data(), why[DEVICE_WHY] = "";

@@ -1,5 +1,5 @@
-// Windows between ranks of one process as between hosts that NVLink does not join: in host memory on both sides, with
-// the library's relays and a thread between them.
+// Windows between ranks of one process, like windows between hosts that NVLink does not join: there is one in host
+// memory on each side, and the library's relays and a thread move the data between the two.
 #ifndef TESTS_CUDA_FLOW_RELAYS_CUH
 #define TESTS_CUDA_FLOW_RELAYS_CUH
 
@@ -15,15 +15,15 @@ struct device_relay;
 
 class flow_relays {
 public:
-  // `flow` becomes that of the streams.
+  // Sets `flow` to the layout of the streams.
   flow_relays(const flow_shape &shape, cuda_flow &flow);
   ~flow_relays();
   flow_relays(const flow_relays &) = delete;
 
-  // The streams that rank `of` reads and `by` writes: where the one sees it, and where the other does.
+  // The streams that rank `of` reads and rank `by` writes: read() is their address for `of`, written() for `by`.
   char *read(uint32_t of, uint32_t by) const { return at(of, by).in + offset; }
   char *written(uint32_t of, uint32_t by) const { return at(by, of).out + offset; }
-  // What the relays refused; "": nothing.
+  // Stops the thread. Returns the error of a relay, or "" without one.
   std::string stop();
 
 private:

@@ -1,4 +1,4 @@
-// Values that depend on a number alone, bf16 on the host, and work for all of its processors.
+// For the host: values that depend on a number alone, conversions of bf16, and work on all processors.
 #ifndef TESTS_CUDA_FLOW_VALUES_CUH
 #define TESTS_CUDA_FLOW_VALUES_CUH
 

@@ -32,7 +32,7 @@ int close_all(void **state) {
   cuda_ep_close(ep);
   cuda_close(device);
   assert_int_equal(fake.allocated, 0);
-  assert_int_equal(fake.depth, 0); // every turn has ended
+  assert_int_equal(fake.depth, 0); // every pushed context was popped
   return 0;
 }
 

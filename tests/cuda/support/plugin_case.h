@@ -1,4 +1,4 @@
-// What the tests of the plug-in's host side begin with: a device and an engine, on a CUDA made of host memory.
+// A device and an engine on the fake CUDA, for each test of the plug-in's host side.
 #ifndef TESTS_CUDA_PLUGIN_CASE_H
 #define TESTS_CUDA_PLUGIN_CASE_H
 
@@ -10,7 +10,7 @@ enum { RANK = 2 };
 
 extern char why[DEVICE_WHY];
 extern struct device *device;
-extern struct device_ep *ep; // a test may close it, and leaves another or NULL
+extern struct device_ep *ep; // a test that closes it leaves another one or NULL here
 
 struct device_ep_options usual(void);
 int open_all(void **state);
@@ -25,7 +25,7 @@ int close_all(void **state);
       fail_msg("'%s' does not say '%s'", why, word);                                                                   \
   } while (0)
 
-// An area in which nothing has come.
+// Asserts that nothing was written to the area.
 void assert_empty(const void *area, size_t size);
 
 #endif

@@ -104,7 +104,7 @@ static void connect(group &g, rank &r) {
 
 namespace {
 
-// Row i of expert e: received, brought back to bf16.
+// Row i of expert e: the received row, converted to bf16.
 __global__ void identity(const char *received, const float *scales, const int32_t *counts, uint16_t *y, uint32_t rows,
                          uint32_t hidden, int dtype) {
   for (uint32_t row = blockIdx.x; row < (uint32_t)counts[blockIdx.y]; row += gridDim.x)
@@ -115,7 +115,7 @@ __global__ void identity(const char *received, const float *scales, const int32_
         continue;
       }
       __half_raw raw = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)received[at], __NV_E4M3);
-      size_t bytes = (hidden / CUDA_BLOCK + 3) / 4 * 4; // ue8m0, of a row
+      size_t bytes = (hidden / CUDA_BLOCK + 3) / 4 * 4; // of a row's scales, with ue8m0
       float scale = dtype == CUDA_FP8_UE8M0
                         ? exp2f((float)((const uint8_t *)scales)[at / hidden * bytes + i / CUDA_BLOCK] - 127.0f)
                         : scales[at / CUDA_BLOCK];
@@ -145,7 +145,7 @@ group::group(const struct shape &wanted) : shape(wanted) {
     OK(cuda_launch_load(&early));
     s.early = s.early && sharing == 1 && early;
     before_hopper |= !early;
-    OK(load((const void *)identity)); // likewise: ranks that share a device may wait for each other by then
+    OK(load((const void *)identity)); // not at its first launch, when ranks that share a device may wait for each other
   }
   ranks.resize(s.ranks);
   for (uint32_t i = 0; i < s.ranks; i++) {

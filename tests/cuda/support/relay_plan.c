@@ -15,7 +15,7 @@ uint64_t plan_drawn(const struct plan *plan, uint32_t side, uint64_t op, uint64_
 
 static bool has_token(const struct plan *plan, uint32_t side, uint64_t op, uint32_t token) {
   return plan_drawn(plan, side, op, 1000) % 5 &&
-         plan_drawn(plan, side, op, 2000 + token) % 3 != 0; // some bring nothing
+         plan_drawn(plan, side, op, 2000 + token) % 3 != 0; // some dispatches have no tokens
 }
 
 static uint32_t rows_of(const struct plan *plan, uint32_t side, uint64_t op) {
@@ -36,7 +36,7 @@ static bool is_late(const struct plan *plan, uint32_t side, uint64_t op) {
   return plan_drawn(plan, side, op, 3000) % 2;
 }
 
-// Selection k of a token goes to the peer; of each row at least one does.
+// Whether selection k of a token goes to the peer. At least one selection of each row does.
 static bool has_selection(const struct plan *plan, uint32_t side, uint64_t op, uint32_t token, uint32_t k) {
   return plan_drawn(plan, side, op, 4000 + token) % plan->layout.topk == k ||
          plan_drawn(plan, side, op, 5000 + token * 16 + k) % 4 == 0;
@@ -113,7 +113,7 @@ void plan_content(const struct plan *plan, uint32_t side, uint64_t op, const str
   for (uint32_t i = 0; i < (item->bytes + 7) / 8; i++)
     words[i] = plan_drawn(plan, side, op, item->offset * 8 + i);
   if (item->kind == VALUES) {
-    value *values = (value *)words; // many are next to an empty one
+    value *values = (value *)words; // many values are CUDA_EMPTY - 1, next to the empty word
     for (uint32_t i = 0; i < item->bytes / 4; i++)
       values[i] = values[i] % 3 == 0 || values[i] == CUDA_EMPTY ? CUDA_EMPTY - 1 : values[i];
     return;

@@ -1,5 +1,5 @@
-// What two ranks on CUDA memory of different hosts write into each other's areas, drawn from a seed: each side can
-// compute its own part and the other's.
+// Data that two ranks with CUDA memory on different hosts write into each other's areas, drawn from a seed. Each side
+// can compute its own data and the other side's.
 #ifndef TESTS_CUDA_RELAY_PLAN_H
 #define TESTS_CUDA_RELAY_PLAN_H
 
@@ -19,7 +19,7 @@ struct plan {
   uint64_t first, ops, seed;
 };
 
-// A piece of what travels, known by its place.
+// A piece of the data, identified by its place.
 enum item_kind { UNIT, LINE, VALUES };
 
 struct item {
@@ -28,7 +28,7 @@ struct item {
   enum item_kind kind;
 };
 
-// Room for all that there can be is the caller's.
+// The caller provides room for the most items that there can be.
 struct items {
   struct item *item;
   uint32_t count;
@@ -40,13 +40,13 @@ uint64_t plan_drawn(const struct plan *plan, uint32_t side, uint64_t op, uint64_
 // Where the operation's slot begins.
 size_t plan_slot(const struct plan *plan, uint64_t op);
 
-// What the dispatch of `side` writes.
+// Lists the items that the dispatch of `side` writes.
 void plan_list_dispatch(const struct plan *plan, uint32_t side, uint64_t op, struct items *items);
-// The late weights of `side`: all units, or those that the peer reads.
+// Lists the late weights of `side`: `all` units, or only those that the peer reads.
 void plan_list_weights(const struct plan *plan, uint32_t side, uint64_t op, bool all, struct items *items);
-// What is answered to the dispatch of `side`.
+// Lists the answers to the dispatch of `side`.
 void plan_list_answers(const struct plan *plan, uint32_t side, uint64_t op, struct items *items);
-// The content of an item of `side`.
+// Computes the content of an item of `side`.
 void plan_content(const struct plan *plan, uint32_t side, uint64_t op, const struct item *item, uint64_t words[16]);
 
 #endif

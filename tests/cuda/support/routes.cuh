@@ -1,4 +1,5 @@
-// What tests of groups for throughput on GPUs share, beside api.cuh: routes, rows by rank, and arrays of the device.
+// Shared parts of the tests of groups for throughput on GPUs, in addition to api.cuh: routes, rows by rank, and arrays
+// in device memory.
 #ifndef TESTS_CUDA_ROUTES_CUH
 #define TESTS_CUDA_ROUTES_CUH
 
@@ -19,7 +20,7 @@ inline void receive_by_rank(rank &r) {
   r.recv.flags = WEFT_EP_RECV_KEEP_PLACES;
 }
 
-// Packed rows have ALIGNMENT by it.
+// With this route, packed rows have ALIGNMENT.
 inline weft_ep_route_t *make_route(rank &r) {
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
   weft_ep_route_t *route = nullptr;
@@ -28,7 +29,7 @@ inline weft_ep_route_t *make_route(rank &r) {
   return route;
 }
 
-// An operation that fills the route, or goes by it; nothing is lost.
+// Runs an operation that fills the route, or uses it if `keeps`. Fails the test if any rank was lost.
 inline void by_route(rank &r, weft_ep_route_t *route, bool keeps) {
   const float *weights = r.dispatch.topk_weights;
   r.dispatch.route = route;

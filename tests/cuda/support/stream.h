@@ -1,5 +1,5 @@
-// Windows of a group for throughput in plain memory, without GPUs: where rings and words lie in them, and the fields of
-// a header as control writes them.
+// Windows of a group for throughput in plain memory, without GPUs: the places of rings and words in a window, and the
+// fields of a header as control writes them.
 #ifndef TESTS_CUDA_STREAM_H
 #define TESTS_CUDA_STREAM_H
 
@@ -20,18 +20,19 @@ struct stream {
   size_t size;     // of a window
 };
 
-// `small`: rings as small as they can be, round which an operation goes.
+// `small`: rings have the smallest possible size, so that one operation wraps around them.
 void stream_make(struct stream *stream, uint32_t hidden, bool small);
 
-// The relay of a rank, between two windows of its own, which are empty. stream_end() frees all three.
+// Opens the relay of a rank with two new, empty windows. stream_end() frees all three.
 struct device_relay *stream_relay(const struct stream *stream, char **in, char **out);
 void stream_end(struct device_relay *relay, char *in, char *out);
 
-// A row of a channel, whose index is that of its words: answers stand behind rows.
+// The place of a row or an answer. `index` is the index of its channel's words: the words of rows precede those of
+// answers.
 char *stream_place(const struct stream *stream, char *window, uint32_t index, uint64_t position);
 struct cuda_flow_word *stream_words(const struct stream *stream, char *window, uint32_t index);
 
-// A field of an operation's header in `window`: CUDA_FIELD_FORM, say.
+// Writes a field of an operation's header into `window`, for instance CUDA_FIELD_FORM.
 void stream_send(const struct stream *stream, char *window, uint64_t op, uint32_t field, uint32_t value);
 
 #endif
