@@ -19,7 +19,7 @@ enum step {
   STEP_CLOSE,
   STEP_LEARN,
   STEP_REMOVE,
-  STEP_JOIN, // from here on they need not happen
+  STEP_JOIN, // this step and the following ones need not happen
   STEP_LEAVE,
   STEP_LEARN_NEWEST,
   STEP_GIVE_UP,
@@ -32,8 +32,8 @@ struct search {
   uint32_t ops;
   struct explore *x;
   const struct world *from;
-  bool progress; // a step that is no fault was there
-  bool settled;  // nothing can happen any more that has not been searched
+  bool progress; // there was a step that is no fault
+  bool settled;  // everything that can still happen has been searched
   uint32_t differ, apart;
 };
 
@@ -110,7 +110,7 @@ static bool runs(const struct member *m) {
   return m->started && !m->dead && !m->out;
 }
 
-// Compares the views of the operations that all have closed, and forgets them.
+// Compares the views of the operations that all members have closed, and forgets these views.
 static void compare_closed(struct search *s, struct play *p) {
   struct world *w = &p->w;
   for (uint32_t op = 0; op < s->ops; op++) {
@@ -141,7 +141,7 @@ static void compare_closed(struct search *s, struct play *p) {
   }
 }
 
-// The members that are out have no more part in anything.
+// Forgets the operations that members closed before they were out, and compares the others.
 static void tidy(struct search *s, struct play *p) {
   for (int i = 0; i < MEMBERS; i++)
     if (p->w.m[i].out)
@@ -244,8 +244,8 @@ static bool act(struct play *p, enum step step, int i, uint32_t arg) {
   }
 }
 
-// Whether a step of `i` is the only one that has to be looked at now: what it does is to be read by itself alone, or it
-// only lets others go on who would wait for it, and nothing that others do first changes what it does.
+// Whether this step of `i` is the only one that the search has to take now: only `i` reads its effect, or it only lets
+// members continue that would wait for it, and no step that others take before it changes its effect.
 static bool is_first(const struct search *s, const struct play *after, enum step step, int i) {
   const struct member *was = &s->from->m[i], *is = &after->w.m[i];
   const struct op *op = &was->ops[was->op % DEPTH];
@@ -257,12 +257,12 @@ static bool is_first(const struct search *s, const struct play *after, enum step
     return op->state == OP_SENT && is->ops[was->op % DEPTH].state == OP_HEARING &&
            op->sent == is->ops[was->op % DEPTH].sent && op->view == is->ops[was->op % DEPTH].view;
   if (s->from->gives_up < s->o->gives_up && may_fault(s))
-    return false; // the one who waits for it may give up first
+    return false; // a member that waits for this step may give up first
   return step == STEP_ANSWER || (step == STEP_COLLECT && was->op + 1 == is->op && after->all_came);
 }
 
-// One step of a member, and the same with its death before each of its writes; before the first one it might as well
-// have died before the step.
+// Takes a step of a member, and the same step with the member's death before each write. A death before the first write
+// equals a death before the step, which is tried separately unless `only_first`.
 static bool try_step(struct search *s, enum step step, int i, uint32_t arg, bool only_first) {
   struct play p = begin(s);
   bool did = act(&p, step, i, arg);
@@ -340,7 +340,7 @@ static void try_news(struct search *s, int i) {
   report(s, &p, code(STEP_LEARN_NEWEST, i, 0, 0));
 }
 
-// A joiner that was put out before it began, and a member that is out, end.
+// Ends a joiner that was put out before it began, or a member that is out.
 static void try_close(struct search *s, int i) {
   const struct member *m = &s->from->m[i];
   struct play p = begin(s);
@@ -387,7 +387,7 @@ static void try_member(struct search *s, int i) {
   try_close(s, i);
 }
 
-// Looks for a step that makes it needless to look at others now.
+// Takes a step that makes all other steps from this state needless. False: there is none.
 static bool try_first(struct search *s) {
   for (int i = 0; i < MEMBERS; i++) {
     if (s->from->m[i].dead || s->from->m[i].out)
@@ -402,7 +402,7 @@ static bool try_first(struct search *s) {
   return false;
 }
 
-// Whether all who run have set their marks, and some have not learnt it yet.
+// Whether all running members have set their marks, and some have not learnt that yet.
 static bool mark_is_coming(const struct world *w) {
   bool all = true, some = false;
   for (int i = 0; i < MEMBERS; i++) {
@@ -412,8 +412,8 @@ static bool mark_is_coming(const struct world *w) {
   return all && some;
 }
 
-// Whether all run in the newest view, nobody can differ any more, and nobody waits for what does not come: from here on
-// it is the story without faults, which is searched by itself.
+// Whether all members run in the newest view, their views cannot differ any more, and no member waits for anything that
+// does not arrive. The rest is then the story without faults, which is searched separately.
 static bool is_settled(const struct search *s) {
   const struct world *w = s->from;
   struct play p = begin(s);

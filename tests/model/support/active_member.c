@@ -1,5 +1,5 @@
-// The decisions of a rank's owner: those of dispatch_send.c, recv_headers.c, dispatch_recv.c, activate.c, operation.c
-// and combine_recv.c of src/ep.
+// The decisions of a rank's owner, as in dispatch_send.c, recv_headers.c, dispatch_recv.c, activate.c, operation.c and
+// combine_recv.c of src/ep.
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void hear_ready(struct member *m, uint8_t ready) {
   keep_activation(m, &a);
 }
 
-// One write that others can see; the member may die instead. False: it is dead.
+// Has to be called before each write that others can see. False: the member dies instead.
 static bool writes(struct play *p) {
   if (p->writes_left == 0)
     p->died = true;
@@ -58,7 +58,7 @@ static void send_start(struct play *p, int i, int to, uint8_t op, uint8_t epoch)
   way->start_epoch = epoch;
 }
 
-// Tells each member of `next` that is not in `now`.
+// Notifies each member of `next` that is not in `now`.
 static void notify_joiners(struct play *p, int i, uint8_t now, uint8_t next, uint8_t op) {
   for (int j = 0; j < MEMBERS; j++)
     if (j != i && has(p->w.views[next], j) && !(now && has(p->w.views[now], j)) && !is_down(&p->w, i, j))
@@ -103,7 +103,7 @@ static void set_view(struct play *p, int i, struct op *op, uint8_t view) {
   op->sent |= 1u << i;
 }
 
-// Whether the peer has taken what lay in the operation's place: 0 no, 1 yes, -1 it is gone.
+// Whether the peer has taken the earlier header in the operation's slot: 0 no, 1 yes, -1 the peer is gone.
 static int slot_free(const struct play *p, int i, int j, uint8_t number) {
   const struct way *way = &p->w.way[i][j];
   uint32_t slot = number % DEPTH;
@@ -130,12 +130,12 @@ static uint8_t count(uint8_t set) {
   return (uint8_t)__builtin_popcount(set);
 }
 
-// The members after this one, then those before it.
+// The order of sends: the members after this one, then the members before it.
 static int in_turn(int i, uint8_t place) {
   return (i + place) % MEMBERS;
 }
 
-// Goes on with the sends, up to a peer whose place is not free.
+// Continues the sends, up to a peer whose slot is not free.
 static bool go_on_sending(struct play *p, int i, struct op *op) {
   uint8_t from = op->next;
   for (; op->next < MEMBERS; op->next++) {
@@ -158,7 +158,7 @@ static bool go_on_sending(struct play *p, int i, struct op *op) {
   return true;
 }
 
-// Whether this member knows that it was put out, and nobody of its view has a link to it any more.
+// Whether this member knows that it was put out, and no member of its view has a link to it any more.
 static bool is_fenced(const struct play *p, int i) {
   const struct member *m = &p->w.m[i];
   uint8_t newest = newest_known(m);
@@ -170,7 +170,7 @@ static bool is_fenced(const struct play *p, int i) {
   return true;
 }
 
-// Nothing more happens once all know everything, and then operations go on until all must agree.
+// Once all members know everything, nothing more happens, and operations continue until all members must agree.
 bool play_is_calm(const struct play *p) {
   const struct world *w = &p->w;
   for (int i = 0; i < MEMBERS; i++) {
@@ -182,7 +182,7 @@ bool play_is_calm(const struct play *p) {
       return false;
     for (int j = 0; in && j < MEMBERS; j++)
       if (j != i && has(w->views[w->newest], j) && is_down(w, i, j) && !has(m->doubted, j) && !p->o->down)
-        return false; // it will be reported
+        return false; // this will be reported
   }
   return true;
 }
@@ -294,7 +294,7 @@ bool member_adopt(struct play *p, int i, int from) {
     return false;
   uint8_t view = find_view(m, p->w.way[from][i].slot[op->number % DEPTH].active);
   if (!view)
-    return false; // waits for it to come from the store
+    return false; // waits until the store sends the view
   adopt_epoch(m, view);
   hear_ready(m, op->ready);
   if (!has(p->w.views[view], i)) {
@@ -315,7 +315,7 @@ bool member_pass(struct play *p, int i, int from) {
   return true;
 }
 
-// Reads what came: every header that is there, of those that are members of the view.
+// Reads all headers of members of the view that have arrived. Returns these members.
 static uint8_t hear_all(struct play *p, int i, struct op *op) {
   struct member *m = &p->w.m[i];
   uint8_t heard = 0, mark = op->mark;

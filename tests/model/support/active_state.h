@@ -1,4 +1,4 @@
-// Inside the model of active.h: what one state holds. All in bytes, so that equal states are equal strings.
+// One state of the model of active.h. All fields are bytes, so that equal states are equal strings.
 #ifndef TESTS_MODEL_ACTIVE_STATE_H
 #define TESTS_MODEL_ACTIVE_STATE_H
 
@@ -29,22 +29,22 @@ struct op {
 struct member {
   uint8_t dead, started, out;
   uint8_t leaver;               // wants to leave; 2: has asked to
-  uint8_t known;                // epochs that it has heard of
+  uint8_t known;                // epochs that it knows
   uint8_t view;                 // of the next operation to send
-  uint8_t next_op;              // to send
+  uint8_t next_op;              // the next operation to send
   uint8_t op, epoch[2], lowest; // struct ep_activation; 255: none
-  uint8_t was_active, closed;   // peers that it counted; whose links it has closed
-  uint8_t silent, doubted;      // peers that it has given up
-  uint8_t mark, learned;        // its own; operation plus one in which it learnt that all have it
+  uint8_t was_active, closed;   // peers that it counted as active; peers whose links it has closed
+  uint8_t silent, doubted;      // peers that it has given up; only the silent ones are reported
+  uint8_t mark, learned;        // its own mark; operation + 1 in which it learnt that all members have set theirs
   struct op ops[DEPTH];
-  uint8_t closed_in[OPS_MAX]; // 0: not closed; 255: compared with the others
+  uint8_t closed_in[OPS_MAX]; // epoch in which it closed the operation; 0: not closed, 255: compared with the others
 };
 
 struct header {
   uint8_t flag, active, ready, mark, rows;
 };
 
-// What one member has written into the window of another, and what both remember of it.
+// The data that one member has written into the window of another, and what both know about it.
 struct way {
   struct header slot[DEPTH];
   uint8_t start, start_epoch;
@@ -62,12 +62,12 @@ struct world {
   struct way way[MEMBERS][MEMBERS]; // [from][to]
 };
 
-// A world while a step is taken.
+// A world during a step.
 struct play {
   struct world w;
   const struct active_options *o;
-  uint32_t ops;    // that are run
-  int writes_left; // until the member dies, below 0: it does not
+  uint32_t ops;    // the number of operations
+  int writes_left; // writes until the member dies; below 0: it does not die
   bool died;
   bool all_came; // an operation was closed with a header of every member that was awaited
   char broken[200];
@@ -83,7 +83,7 @@ static inline bool is_down(const struct world *w, int i, int j) {
   return b->dead || has(b->closed, i) || has(a->closed, j) || has(a->silent, j) || has(a->doubted, j);
 }
 
-// The view of that epoch, or the oldest one known that is newer; 0: none.
+// The view of that epoch, or else the oldest newer one that the member knows; 0: none.
 static inline uint8_t find_view(const struct member *m, uint8_t epoch) {
   for (uint8_t e = epoch; e < VIEWS; e++)
     if (has(m->known, e))
@@ -99,10 +99,10 @@ static inline uint8_t newest_known(const struct member *m) {
   return newest;
 }
 
-// Nothing more will come from the store, and all know what came.
+// Whether the store will send nothing more, and all members know everything that it sent.
 bool play_is_calm(const struct play *p);
 
-// active_member.c: what a member does. Each returns whether there was something to do.
+// active_member.c: the steps of a member. Each function returns whether there was something to do.
 bool member_send(struct play *p, int i);
 bool member_receive(struct play *p, int i);
 bool member_adopt(struct play *p, int i, int from);

@@ -9,7 +9,7 @@
 struct level {
   uint8_t *bytes;
   size_t size, room;
-  size_t *end; // of each
+  size_t *end; // of each state
   uint32_t count, end_room;
 };
 
@@ -34,11 +34,11 @@ struct explore {
   size_t num_edges, edge_room;
   bool *is_end;
   uint32_t current; // the number of the state that is expanded
-  // The story that is told: up to a state, and one step more, if the step is what is wrong.
+  // The story to print: up to a state, and one more step if that step is wrong.
   uint32_t broken_at, broken_step;
   uint64_t broken_hash; // of the state after that step, 0: none
   struct explore_result result;
-  // While a story is told: the step that leads to this hash is taken.
+  // While a story is printed: the step to take is the one that leads to this hash.
   bool telling;
   uint64_t wanted;
   uint32_t wanted_step;
@@ -94,7 +94,7 @@ static void keep(struct level *level, const uint8_t *state, size_t size) {
   level->end[level->count++] = level->size;
 }
 
-// The number of a state; a new one goes to the next level.
+// Returns the number of a state, and adds a new state to the next level.
 static uint32_t number_of(struct explore *x, uint32_t step, const uint8_t *state, size_t size) {
   uint64_t hash = hash_of(state, size);
   if (2 * (uint64_t)x->count >= x->num_slots)
@@ -164,7 +164,7 @@ void explore_end(struct explore *x) {
   x->result.ends++;
 }
 
-// Every state must have a way to an end without a further fault: else something goes round for ever.
+// Checks that every state can reach an end without a further fault. Otherwise members could take steps for ever.
 static void check_ends(struct explore *x) {
   bool *reaches = calloc(x->count + 1u, 1), again = true;
   if (!reaches)
@@ -182,7 +182,7 @@ static void check_ends(struct explore *x) {
   free(reaches);
 }
 
-// Takes the step again from the state that the story has come to, and prints it.
+// Takes the step again from the state that the story has reached, and prints it.
 static void print_step(struct explore *x, uint32_t number, uint32_t step, uint64_t hash) {
   char text[256];
   uint8_t *from = x->told;

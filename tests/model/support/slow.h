@@ -1,4 +1,4 @@
-// Whether a sanitizer makes a state ten times as dear.
+// Whether a sanitizer makes the search ten times slower.
 #ifndef TESTS_MODEL_SLOW_H
 #define TESTS_MODEL_SLOW_H
 

@@ -21,7 +21,7 @@ enum step {
   STEP_EXPIRE,
   STEP_LATE,
   STEP_LATE_LOST,
-  STEP_START, // from here on they need not happen
+  STEP_START, // this step and the following ones need not happen
   STEP_LEAVE,
   STEP_WITHDRAW,
   STEP_GIVE_UP,
@@ -105,7 +105,7 @@ static struct play begin(const struct search *s) {
   return (struct play){.w = *s->from, .o = s->o};
 }
 
-// Nobody has to be told these events any more.
+// Drops the events that no member has to receive any more.
 static void forget_events(struct world *w) {
   num oldest = w->store.num_events;
   for (int i = 0; i < MEMBERS; i++)
@@ -146,8 +146,8 @@ static bool own_lease_is_gone(const struct world *w, int i) {
   return m->lease && !store_has_lease(&w->store, m->lease);
 }
 
-// Whether all who live and are in the view hold their ranks, and this member knows what there is to know: only then has
-// a lease's time passed, for they need less than that.
+// Whether all live members of the view hold their ranks, and this member knows everything in the store. Only then has
+// the time of a lease passed, since all this takes less time.
 static bool ttl_may_pass(const struct world *w, int i) {
   if (w->m[i].watch != WATCH_ON || w->m[i].at < w->store.num_events || w->m[i].request.asked)
     return false;
@@ -198,7 +198,7 @@ static bool is_due(const struct search *s, enum step step, int i) {
     return m->leaves == 1;
   case STEP_WITHDRAW:
     return w->withdrawals < s->o->withdrawals && m->offers && g->offering != GROUP_OFFER_NONE;
-  case STEP_GIVE_UP: // not while what was proposed has no answer
+  case STEP_GIVE_UP: // not while the proposal has no answer
     return s->o->gives_up && m->changes == 1 && !g->sent;
   case STEP_DIE:
     return w->crashes < s->o->crashes;
@@ -225,7 +225,7 @@ static void fire_timers(struct group_machine *m) {
   m->need_delay = m->conflict_delay = 0;
 }
 
-// A request that nobody waits for any more.
+// Keeps a member's transaction as the late request, for which nobody waits any more.
 static void make_late(struct world *w, int i) {
   if (w->m[i].request.asked != GROUP_REQUEST_TXN + 1 || w->m[i].request.executed || w->late.asked)
     return;
@@ -233,7 +233,7 @@ static void make_late(struct world *w, int i) {
   w->late_from = (uint8_t)i;
 }
 
-// Answers at once what changes nothing that others see.
+// Carries out a request, and answers it at once unless it is a transaction.
 static void execute(struct play *p, int i) {
   member_execute(p, i);
   if (p->w.m[i].request.asked != GROUP_REQUEST_TXN + 1)
@@ -321,7 +321,7 @@ static void try_step(struct search *s, enum step step, int i) {
   report(s, &p, code(step, i, step == STEP_EXECUTE ? asked : 0));
 }
 
-// --- The store's.
+// --- The steps of the store.
 
 static bool view_is_kept(const struct world *w, num lease) {
   for (int i = 0; i < MEMBERS; i++)
@@ -338,7 +338,7 @@ static void try_leases(struct search *s) {
     const struct member *owner = &w->m[lease->owner];
     struct play p = begin(s);
     bool kept = lease->of_view ? view_is_kept(w, lease->id) : owner->life == LIFE_ALIVE;
-    bool known = owner->machine.lease == lease->id; // else its grant was not answered: nobody keeps it alive
+    bool known = owner->machine.lease == lease->id; // otherwise the grant was not answered, and nobody keeps it alive
     if (!lease->of_view && kept && !known && !owner->request.asked)
       kept = false;
     if (kept && (lease->of_view || !known || w->expiries >= s->o->expiries))
@@ -392,7 +392,7 @@ static void try_start(struct search *s, int i) {
 
 // --- The end.
 
-// Whether the change has to come true: whoever wishes it lives, and all whom it takes in are ready.
+// Whether the change has to take effect: the member that requests it lives, and all members to take in are ready.
 static bool is_to_come(const struct views_options *o, const struct world *w) {
   bool to_come = w->m[0].life == LIFE_ALIVE && w->m[0].changes == 1 && !w->m[0].fenced;
   for (int i = (int)o->founders; i < (int)(o->founders + o->joiners); i++) {
@@ -425,11 +425,11 @@ static const char *check_member(const struct views_options *o, const struct worl
   else if (g->standing == GROUP_CLAIMED && m->was_in && !in)
     snprintf(why, sizeof why, "member %d goes on and is not in the view", i);
   else if (g->standing == GROUP_OPENING && g->rank >= 0 && w->store.keys[CLAIM_KEYS + g->rank].create)
-    return NULL; // somebody who lives holds the rank that it wants
+    return NULL; // a live member holds the rank that it claims
   else if (!in && !m->wronged && (!o->offers || i < (int)o->founders || is_to_come(o, w)))
     snprintf(why, sizeof why, "member %d is not in the view", i);
   else if (o->offers && i >= (int)o->founders && !view)
-    return NULL; // the group is over: all who were in it have gone
+    return NULL; // the group has ended: all its members have gone
   else if (g->view != view)
     snprintf(why, sizeof why, "member %d knows another view than the store's", i);
   else
@@ -438,7 +438,7 @@ static const char *check_member(const struct views_options *o, const struct worl
 }
 
 static const char *check_end(const struct views_options *o, const struct world *w) {
-  bool any = false, never = w->top == 0 && w->crashes > 0; // a founder that died before the first view is waited for
+  bool any = false, never = w->top == 0 && w->crashes > 0; // all wait for a founder that died before the first view
   for (int i = 0; i < MEMBERS; i++)
     any |= w->m[i].life == LIFE_ALIVE && !never;
   num view = w->store.keys[VIEW_KEY].create ? w->store.keys[VIEW_KEY].value : 0;
@@ -475,7 +475,7 @@ static void expand(struct explore *x, void *arg, const uint8_t *state, size_t si
   explore_end(x);
 }
 
-// --- The beginning: founders that are in their first view, or not yet.
+// --- The start: founders in their first view, or before it.
 
 static void begin_members(const struct views_options *o, struct world *w) {
   struct play p = {.w = *w, .o = o};
@@ -491,7 +491,7 @@ static void begin_members(const struct views_options *o, struct world *w) {
   *w = p.w;
 }
 
-// Takes the first step that there is, again and again.
+// Takes the first possible step, until none is possible.
 static struct world settle(const struct views_options *o, struct world w) {
   for (int done = 0; !done;) {
     struct search s = {.o = o, .from = &w};

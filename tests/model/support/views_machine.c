@@ -13,7 +13,7 @@ struct group_machine *machine_of(int i) {
 struct group_change the_change;
 uint64_t the_removed[MEMBERS];
 
-// All joiners come in at once; the highest founder goes.
+// The change takes in all joiners at once and, with `puts_out`, puts out the highest founder.
 static void make_change(const struct views_options *o) {
   static int32_t add[MEMBERS], removed[MEMBERS];
   for (uint32_t i = 0; i < o->joiners; i++)
@@ -161,7 +161,7 @@ static void save_timers(const struct group_machine *m, struct machine *s) {
   s->backoff = needed && m->conflict_delay > 0;
 }
 
-// Revisions older than the newest one are never compared with a new event's again.
+// Revisions before the newest one become 0, since the machine compares them with no new event any more.
 static num fresh(const struct group_machine *m, int64_t revision) {
   return (num)(revision >= m->revision ? revision : 0);
 }
@@ -358,7 +358,7 @@ void world_renumber(struct world *w) {
   rank_numbers(numbers.revisions);
   rank_numbers(numbers.leases);
   visit_world(w, map_revision, map_lease, &numbers);
-  // Leases in the order of their numbers.
+  // Sorts the leases by their numbers.
   struct lease leases[LEASES] = {{0}};
   int count = 0;
   for (int l = 0; l < LEASES; l++) {

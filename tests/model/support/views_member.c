@@ -1,4 +1,4 @@
-// What a driver and the layer above do with a machine, and what must hold for each change that is sent to the store.
+// Does what a driver and the layer above do with a machine, and checks each change that is sent to the store.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static void wish(struct play *p, int i) {
 
 // --- Requests.
 
-// What a mutation takes out of a transaction.
+// Whether the mutation removes this comparison from a transaction.
 static bool is_left_out(const struct play *p, const struct weft_store_compare *compare) {
   uint8_t key = key_of(compare->key);
   if (key == VIEW_KEY)
@@ -252,12 +252,12 @@ static void check_members(struct play *p, num before, num after) {
         free(address);
       claimed |= incarnation == (uint64_t)i + 1 && group_view_has(value_view(after), r, incarnation);
     }
-    if (!claimed && before) // the first view's members are known by their claims, which may end with their owners
+    if (!claimed && before) // the first view lists members by claims, which may have ended since
       BREAK(p, "view %d takes in member %d, whose rank it does not hold", (int)value_view(after)->epoch, i);
   }
 }
 
-// The store has been given a view.
+// Checks a view that was written to the store.
 static void check_view(struct play *p, num view) {
   struct world *w = &p->w;
   num epoch = (num)value_view(view)->epoch;
@@ -286,8 +286,8 @@ static void check_claims(struct play *p) {
   }
 }
 
-// Whoever is taken in has said that it is ready, and all others of the change come with it; nothing of it comes after
-// somebody was told that it will not.
+// Checks that each member that was taken in had offered itself as READY, that all other members of the change were
+// taken in with it, and that the change had not been given up.
 static void check_taken(struct play *p, const struct kv *before, const struct kv *now) {
   const struct views_options *o = p->o;
   num was = before[VIEW_KEY].create ? before[VIEW_KEY].value : 0, is = now[VIEW_KEY].value;
@@ -311,7 +311,7 @@ static void check_taken(struct play *p, const struct kv *before, const struct kv
   }
 }
 
-// Carries a request out, whoever's it was, and looks at what it did.
+// Carries out a request of member `from`, and checks its effect.
 static void execute(struct play *p, struct request *r, int from) {
   struct world *w = &p->w;
   struct kv before[KEYS];

@@ -37,7 +37,7 @@ static num some_lease(struct mirror *m) {
   return (num)draw(m, (uint64_t)m->newest_lease + 1);
 }
 
-// A transaction as the machines make them: it compares revisions that are or were right, and puts and deletes.
+// Draws a transaction like those of the machines: it compares current or other revisions, and puts and deletes keys.
 static struct request draw_txn(struct mirror *m) {
   static const char *const texts[] = {"a", "b", "c"};
   struct request r = {.asked = GROUP_REQUEST_TXN + 1};
@@ -133,8 +133,8 @@ static int compare_keys(struct mirror *m) {
   return 0;
 }
 
-// What a watch is told of the last step: within one revision the order of the keys is the store's own affair, and the
-// machines depend on none.
+// Compares the events of the last step. Within one revision the keys may have any order, since the machines depend on
+// none.
 static int compare_events(struct mirror *m) {
   struct core_events events = {0};
   int rc = core_watch_take(m->core, &m->watch, SIZE_MAX, &events) == CORE_OK ? 0 : differ(m, "watch", 0, 1);

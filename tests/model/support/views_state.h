@@ -1,4 +1,4 @@
-// Inside the model of views.h: what one state holds. Numbers of two bytes, so that equal states are equal strings.
+// One state of the model of views.h, in numbers of one or two bytes: equal states are equal strings.
 #ifndef TESTS_MODEL_VIEWS_STATE_H
 #define TESTS_MODEL_VIEWS_STATE_H
 
@@ -33,10 +33,10 @@ struct store {
   num revision, num_events;
   struct kv keys[KEYS];
   struct lease leases[LEASES]; // id 0: free
-  struct event events[EVENTS]; // that somebody has still to be told
+  struct event events[EVENTS]; // events that some member has not received yet
 };
 
-// A request on its way, or carried out and not answered yet.
+// A request that is on its way, or was carried out and has no answer yet.
 struct request {
   uint8_t asked; // enum group_request_kind plus one
   uint8_t executed, succeeded, of_view;
@@ -52,13 +52,13 @@ struct request {
   } ops[OPS];
 };
 
-// A struct group_machine: what changes of it.
+// The fields of a struct group_machine that change.
 struct machine {
   uint8_t synced, watching, late_ticket, standing, founding, leaving, closing, closed;
   uint8_t busy, kind, of_view_lease, retry, conflicts, holding, requests_fail, lost, watch_lost;
-  uint8_t keepalive;     // 0 due, 1 with the retry, 2 later
-  uint8_t grace, wary;   // running
-  uint8_t turn, backoff; // of a change, running
+  uint8_t keepalive;     // 0: due now, 1: due with the retry, 2: later
+  uint8_t grace, wary;   // whether these times run
+  uint8_t turn, backoff; // whether these delays of a change run
   uint8_t retry_runs, hold_runs;
   uint8_t offering, offered, wanted, sent, unknown, leaves;
   num rank, revision, stored, stored_mod, stored_lease, stored_seen, view;
@@ -84,15 +84,15 @@ enum watch { WATCH_NONE, WATCH_ON, WATCH_CUT, WATCH_BROKEN };
 
 struct member {
   uint8_t life, watch;
-  uint8_t leaves;  // 1 may leave, 2 does
-  uint8_t fenced;  // was told so
-  uint8_t wronged; // its lease has run out while it lived
+  uint8_t leaves;  // 1: may leave, 2: leaves
+  uint8_t fenced;  // got GROUP_EVENT_FENCED
+  uint8_t wronged; // its lease ended while it lived
   uint8_t was_in;  // has been in a view of the store
-  uint8_t offers;  // has wished to offer itself
-  uint8_t changes; // 1 wishes the change, 2 no more
-  num at;          // events that it has been told
-  num told;        // epoch of the newest view that it was told
-  num wanted;      // epoch that it wished to join
+  uint8_t offers;  // has offered itself
+  uint8_t changes; // 1: requests the change, 2: no longer
+  num at;          // number of the store's events that it has received
+  num told;        // epoch of the newest view that it got
+  num wanted;      // epoch of the view on which it asked to join
   struct request request;
   struct machine machine;
 };
@@ -100,15 +100,15 @@ struct member {
 struct world {
   struct store store;
   struct member m[MEMBERS];
-  struct request late; // of somebody who is dead or has given it up
+  struct request late; // of a member that is dead or has given the request up
   uint8_t late_from;
-  uint8_t forgetful, emptied; // the store has lost a view; ever
-  num top, last;              // highest epoch that ever was; value of the newest view put
+  uint8_t forgetful, emptied; // the store has lost its view and has no newer one yet; the store was emptied
+  num top, last;              // the highest epoch so far; the value of the newest view
   uint8_t crashes, losses, cuts, expiries, empties, withdrawals;
-  uint8_t gave_up; // the change was given up, and nothing of it may come true any more
+  uint8_t gave_up; // the change was given up, and must not take effect any more
 };
 
-// A world while a step is taken.
+// A world during a step.
 struct play {
   struct world w;
   const struct views_options *o;
@@ -121,10 +121,10 @@ struct play {
       snprintf((play)->broken, sizeof(play)->broken, __VA_ARGS__);                                                     \
   } while (0)
 
-// views_values.c: values and keys by number. Incarnation of member i: i + 1.
+// views_values.c: values and keys with numbers. The incarnation of member i is i + 1.
 num value_of(const char *text, size_t size);
 const char *value_text(num value);
-const struct group_view *value_view(num value); // NULL: none
+const struct group_view *value_view(num value); // NULL: it is no view
 num value_of_view(const struct group_view *view);
 const char *key_text(uint8_t key);
 uint8_t key_of(const char *text);
@@ -134,10 +134,10 @@ enum store_target { STORE_CREATE, STORE_MOD };
 void store_execute(struct store *s, struct request *request, uint8_t owner);
 void store_expire(struct store *s, num lease);
 bool store_has_lease(const struct store *s, num lease);
-void store_forget(struct store *s, num events); // the oldest
+void store_forget(struct store *s, num events); // the oldest events
 
 // views_machine.c
-extern struct group_change the_change; // that member 0 wishes
+extern struct group_change the_change; // the change that member 0 requests
 extern uint64_t the_removed[MEMBERS];
 void machines_open(const struct views_options *o);
 void machines_close(void);
@@ -148,13 +148,13 @@ void world_renumber(struct world *w); // revisions and leases, in order
 
 num world_highest_lease(const struct world *w);
 
-// views_member.c: what a driver and the layer above do with a machine.
+// views_member.c: does what a driver and the layer above do with a machine.
 void member_pump(struct play *p, int i);
 void member_answer(struct play *p, int i, int err);
 void member_execute(struct play *p, int i);
 void late_execute(struct play *p);
 void member_deliver(struct play *p, int i, bool all);
 void member_lose_watch(struct play *p, int i);
-void member_resume(struct play *p, int i); // a watch that was cut or is broken
+void member_resume(struct play *p, int i); // after its watch was cut or broken
 
 #endif

@@ -1,4 +1,4 @@
-// A store of thirteen keys that keeps etcd's rules.
+// A store of thirteen keys that follows etcd's rules.
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static void grant(struct store *s, struct request *r, uint8_t owner) {
   }
   if (!spare)
     abort();
-  num id = r->lease > newest ? r->lease : newest; // `lease`: the highest that anybody remembers
+  num id = r->lease > newest ? r->lease : newest; // `lease`: the highest number in the world
   *spare = (struct lease){.id = ++id, .owner = owner, .of_view = r->of_view};
   r->lease = id;
 }

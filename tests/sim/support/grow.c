@@ -1,9 +1,10 @@
-// Changes of the view in one step: who requests them, who offers itself for them, and that they take effect as a whole.
+// Changes of the view in one step: requests for them, offers of new members, and the check that each change takes
+// effect as a whole.
 #include <stdlib.h>
 
 #include "sim/support/state.h"
 
-#define OFFERED_NS (2 * SIM_S) // how long a new one waits to be taken in
+#define OFFERED_NS (2 * SIM_S) // how long a new member waits to be taken in
 #define PATIENT_NS (3 * SIM_S) // the deadline of the change
 
 static bool is_named(const struct sim_grow *grow, int32_t rank) {
@@ -13,7 +14,8 @@ static bool is_named(const struct sim_grow *grow, int32_t rank) {
   return false;
 }
 
-// Not one that a change still waits for: that would take in whoever offers himself under this rank, for another change.
+// Whether no member has the rank, and no change waits for it. Such a change would take in any member that offers itself
+// with this rank, also a member for another change.
 static bool is_free(const struct sim *sim, int32_t rank) {
   for (uint32_t i = 0; i < sim->num_live; i++)
     if (sim->live[i]->rank == rank || is_named(sim->live[i]->grow, rank))

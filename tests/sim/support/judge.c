@@ -1,4 +1,4 @@
-// The invariants. The judge sees every change of the store at once, and everything that each member is told.
+// The invariants. The judge sees every change of the store at once, and every view that a member gets.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include <weft/err.h>
 
 enum { TICK_NS = 250000000 };
-#define CLOSING_NS (10 * SIM_S) // a close takes a second and three answers that are late
+#define CLOSING_NS (10 * SIM_S) // a close takes a second and three late answers
 
-// How long a member may take to notice that it was put out, and a change to end, when nothing hinders it.
+// The longest time in which a member must notice that it was put out, and the longest time of a change, without faults.
 static uint64_t fence_bound(const struct sim *sim) {
   return (sim->options.ttl_s + 5) * SIM_S;
 }
@@ -33,9 +33,9 @@ const struct group_view *sim_judge_newest(const struct sim *sim) {
   return sim->judge.log_count ? sim->judge.log[sim->judge.log_count - 1] : NULL;
 }
 
-// --- What the store is given.
+// --- Writes to the store.
 
-// Nobody is put out who runs, reaches the store, and was accused by nobody.
+// A view must not put out a member that runs, reaches the store, and was not accused.
 static void check_removals(struct sim *sim, const struct group_view *before, const struct group_view *view) {
   uint64_t hindrance = 2 * sim->options.ttl_s * SIM_S;
   bool lossy = sim->options.lose_requests || sim->options.lose_answers || sim->options.late_requests;
@@ -136,7 +136,7 @@ void sim_judge_look(struct sim *sim) {
   sim_grow_judge(sim);
 }
 
-// --- What the members are told: of the one order of views, each some, none twice, none before an earlier one.
+// --- Views that members get. All views have one order: a member gets some of them in this order, and none twice.
 
 void sim_judge_hear(struct sim *sim, struct sim_member *m, const struct group_view *view) {
   const struct sim_judge *j = &sim->judge;
@@ -152,13 +152,13 @@ void sim_judge_hear(struct sim *sim, struct sim_member *m, const struct group_vi
             view->epoch);
 }
 
-// --- What must not last.
+// --- Wrong states that must not last.
 
 static uint64_t latest(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-// Whether something that is `wrong` about a member lasts too long; `*since`: when it began, 0 for not.
+// Whether a `wrong` state of a member lasts too long. `*since`: when it began; 0: the state is not wrong.
 static bool lasts(const struct sim *sim, const struct sim_member *m, bool wrong, uint64_t *since) {
   if (!wrong)
     *since = 0;
@@ -167,7 +167,7 @@ static bool lasts(const struct sim *sim, const struct sim_member *m, bool wrong,
   return wrong && sim->now > latest(latest(*since, m->trouble_until), sim->trouble_until) + fence_bound(sim);
 }
 
-// Whether a member waits for a rank that somebody else holds who runs: its claim is refused at its deadline.
+// Whether a member waits for a rank that another running member holds: its claim is refused at its deadline.
 static bool is_refused(const struct sim *sim, const struct sim_member *m) {
   int32_t rank = group_machine_rank(m->machine);
   const struct sim_member *holder = rank >= 0 ? find(sim, sim->judge.claims[rank]) : NULL;
@@ -195,8 +195,8 @@ static void check_member(struct sim *sim, struct sim_member *m) {
               group_machine_view(m->machine) ? group_machine_view(m->machine)->epoch : 0, newest ? newest->epoch : 0);
 }
 
-// By its deadline a call has ended or was refused, whatever the store does, unless its member stands still. Who was
-// refused closes, which ends soon after.
+// By its deadline a call must have ended or been refused, whatever the store does, unless its member is paused. A
+// refused member closes, within CLOSING_NS.
 static void check_deadline(struct sim *sim, const struct sim_member *m) {
   if (sim->options.deadline_ns && m->since &&
       sim->now > latest(m->since + sim->options.deadline_ns, m->paused_until) + CLOSING_NS)
@@ -218,7 +218,7 @@ void sim_judge_tick(struct sim *sim, const struct sim_event *event) {
   for (uint32_t i = 0; i < sim->num_live; i++)
     check_deadline(sim, sim->live[i]);
   if (sim_server_is_up(sim)) {
-    for (uint32_t i = sim->num_live; i-- > 0;) // one may end
+    for (uint32_t i = sim->num_live; i-- > 0;) // a member may end
       if (sim->now >= sim->live[i]->trouble_until)
         check_member(sim, sim->live[i]);
     check_dead(sim);

@@ -1,11 +1,11 @@
-// One member's life: what a driver and the layer above do with the machine.
+// One member's life: does what a driver and the layer above do with the machine.
 #include <stdlib.h>
 
 #include "sim/support/state.h"
 #include "store/local/local.h"
 
 enum {
-  BATCH = 64,            // events that one delivery brings, about
+  BATCH = 64,            // about how many events one delivery has
   THINKING_NS = 1000000, // the layer above takes up to that long to act on a view
   RECONNECT_NS = 100000000,
   CLOSE_NS = 1000000000,
@@ -15,7 +15,7 @@ static bool is_paused(const struct sim *sim, const struct sim_member *m) {
   return sim->now < m->paused_until;
 }
 
-// Whether what happens has to wait until its member runs again, or will not happen because that is dead.
+// Whether the event's member is paused. If so, plans the event for the time when the member runs again.
 static bool must_wait(struct sim *sim, const struct sim_event *event) {
   if (!is_paused(sim, event->member))
     return false;
@@ -123,7 +123,7 @@ static void disconnect(struct sim *sim, struct sim_member *m) {
   if (m->connected)
     core_watch_remove(sim->server.core, &m->watch);
   m->connected = m->delivering = false;
-  m->watch_number++; // what was under way for it comes no more
+  m->watch_number++; // events that were under way for this watch are dropped
 }
 
 void sim_watch_end(struct sim *sim, struct sim_member *m) {
@@ -213,7 +213,7 @@ void sim_member_refuse(struct sim *sim, struct sim_member *m) {
   sim_member_pump(sim, m);
 }
 
-// What a call does at its deadline: it takes back what it asked for. Half of those who did not get in try again.
+// Withdraws the request of a call at its deadline. Half of the members that did not get into the view try again.
 static void give_up(struct sim *sim, const struct sim_event *event) {
   struct sim_member *m = event->member;
   if (!m->machine || m->since != event->number || m->closing || must_wait(sim, event))
@@ -288,7 +288,7 @@ static void wake(struct sim *sim, const struct sim_event *event) {
 
 void sim_member_pump(struct sim *sim, struct sim_member *m) {
   if (is_paused(sim, m))
-    return; // all that waits for it comes when it runs again
+    return; // everything that waits for it happens when it runs again
   struct group_request request;
   uint64_t wake_ns;
   for (;;) {
@@ -303,7 +303,7 @@ void sim_member_pump(struct sim *sim, struct sim_member *m) {
       continue;
     }
     begin_watch(sim, m, request.revision);
-    group_machine_answer(m->machine, sim->now, &(struct group_answer){0}); // opening one makes no request
+    group_machine_answer(m->machine, sim->now, &(struct group_answer){0}); // a watch begins without a request
   }
   if (group_machine_closed(m->machine)) {
     sim->counts.ended += m->leaving && !m->refused;
@@ -361,7 +361,7 @@ void sim_member_end(struct sim *sim, struct sim_member *m) {
   sim_watch_end(sim, m);
   group_machine_free(m->machine);
   m->machine = NULL;
-  m->request = NULL; // its answer finds nobody
+  m->request = NULL; // its answer is dropped
   m->died = sim->now;
   sim->live[m->index] = sim->live[--sim->num_live];
   sim->live[m->index]->index = m->index;

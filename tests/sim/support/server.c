@@ -1,4 +1,4 @@
-// The simulated store, and what happens to each request to it.
+// The simulated store, which carries out requests.
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ bool sim_server_is_up(const struct sim *sim) {
   return sim->server.down_until == 0;
 }
 
-// Copies a string to `*at` and moves it on.
+// Copies a string to `*at`, and moves `*at` behind it.
 static char *keep(char **at, const char *text, size_t size) {
   char *copy = *at;
   memcpy(copy, text, size);
@@ -43,7 +43,7 @@ static size_t strings_size(const struct weft_store_txn *txn) {
   return size;
 }
 
-// The machine compares with EQUAL, for CREATE and MOD, and its transactions have no other branch.
+// The machine's transactions compare CREATE and MOD with EQUAL, and do nothing if a comparison fails.
 static void copy_txn(struct sim_request *copy, const struct weft_store_txn *txn) {
   copy->compares = calloc(txn->num_compares + 1, sizeof *copy->compares);
   copy->ops = calloc(txn->num_success + 1, sizeof *copy->ops);
@@ -123,7 +123,7 @@ static enum core_status read_all(struct sim *sim, struct sim_request *request) {
 
 static void look_at_leases(struct sim *sim, const struct sim_event *event) {
   if (event->at_ns != sim->server.expiry_at)
-    return; // an earlier one was planned after it
+    return; // an earlier check was planned later
   sim->server.expiry_at = UINT64_MAX;
   sim_server_expire(sim);
 }
@@ -135,7 +135,7 @@ static void plan_expiry(struct sim *sim, uint64_t at_ns) {
   sim_at(sim, at_ns, (struct sim_event){.happen = look_at_leases});
 }
 
-// The id comes from the seed, as everything does.
+// The id comes from the seed, like everything.
 static enum core_status grant(struct sim *sim, struct sim_request *request) {
   int64_t id = (int64_t)(random_next(&sim->random) >> 1), ttl_s = request->request.ttl_s;
   enum core_status status = core_lease_grant(sim->server.core, sim->now, &id, &ttl_s);
@@ -164,7 +164,7 @@ static enum core_status carry_out(struct sim *sim, struct sim_request *request) 
     return core_lease_revoke(sim->server.core, request->request.lease);
   case GROUP_REQUEST_TXN:
     return run_txn(sim, request);
-  case GROUP_REQUEST_WATCH: // never leaves its member
+  case GROUP_REQUEST_WATCH: // is never sent to the store
     break;
   }
   abort();

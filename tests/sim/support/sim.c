@@ -9,7 +9,7 @@
 
 enum {
   HEARING_NS = 5000000,
-  GLANCE_NS = 200000, // how often a condition is looked at
+  GLANCE_NS = 200000, // how often a condition is checked
 };
 
 uint64_t sim_now(const struct sim *sim) {
@@ -66,7 +66,7 @@ void sim_free(struct sim *sim) {
     sim_member_end(sim, sim->live[0]);
   struct sim_event event;
   while (sim_queue_take(&sim->queue, &event))
-    if (event.data && !event.number) // a request on its way; others say what they mean with a number
+    if (event.data && !event.number) // a request on its way; other events with data have a number
       sim_request_drop(event.data);
   sim_queue_free(&sim->queue);
   if (sim->server.core)
@@ -82,7 +82,7 @@ void sim_free(struct sim *sim) {
   free(sim);
 }
 
-// The next thing, if it happens before `end_ns`.
+// Takes the next event, unless it is after `end_ns`.
 static bool step(struct sim *sim, uint64_t end_ns) {
   struct sim_event event;
   if (sim->broken[0] || sim->queue.heap[0].at_ns > end_ns) // the judge's tick is always there
@@ -173,7 +173,7 @@ static void extend(uint64_t *until, uint64_t at_ns) {
     *until = at_ns;
 }
 
-// A timer that was due meanwhile, and what the machine asks for when it looks at the clock again.
+// Fires the timers that were due meanwhile, and sends the requests that the machine makes at the new time.
 static void run_again(struct sim *sim, const struct sim_event *event) {
   if (event->member->machine)
     sim_member_pump(sim, event->member);
@@ -227,7 +227,7 @@ void sim_restart_empty(struct sim *sim, uint64_t ns) {
 
 void sim_clear(struct sim *sim) {
   sim->options.lose_requests = sim->options.lose_answers = sim->options.late_requests = 0;
-  extend(&sim->trouble_until, sim->now + 5 * SIM_S); // until what is on its way has come or timed out
+  extend(&sim->trouble_until, sim->now + 5 * SIM_S); // until requests on their way have arrived or timed out
 }
 
 bool sim_store_is_empty(const struct sim *sim) {

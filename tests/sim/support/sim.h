@@ -36,7 +36,7 @@ struct sim_counts {
   uint64_t requests; // of members
   uint64_t read;     // requests that read everything
   uint64_t events;   // events that watches delivered
-  uint64_t views;    // views that the store was given
+  uint64_t views;    // views that were written to the store
   uint64_t ended;    // completed foundings, joins and leaves
   uint64_t refused;  // foundings, joins and leaves given up at their deadline
   uint64_t grown;    // completed changes in one step
@@ -63,7 +63,7 @@ bool sim_until(struct sim *sim, bool (*condition)(struct sim *sim), uint64_t ns)
 
 // Founds the group with ranks 0 to `count` - 1. More members may be added later.
 void sim_found(struct sim *sim, uint32_t count);
-// Adds a member that claims `rank` (-1: any) and joins, again for each view other than the one it knew.
+// Adds a member that claims `rank` (-1: any) and asks to join, again on each new view until it is in one.
 struct sim_member *sim_join(struct sim *sim, int32_t rank);
 // Leaves its view and closes, or (`at_once`) only closes.
 void sim_leave(struct sim *sim, struct sim_member *member, bool at_once);

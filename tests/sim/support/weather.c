@@ -11,8 +11,8 @@ static uint64_t up_to_three_leases(struct sim *sim) {
   return sim_dice(sim, 3 * sim->options.ttl_s * SIM_S);
 }
 
-// Whether a group is left without this one: members that are in the newest view and run. A group of which all have gone
-// at once is over, and who waits to join it waits for nothing.
+// Whether the group can do without this member: at least two others are in the newest view and run. A group whose
+// members all go at once has ended, and a member that waits to join it waits in vain.
 static bool is_dispensable(struct sim *sim, const struct sim_member *m) {
   uint32_t others = 0;
   for (uint32_t i = 0; i < sim->num_live; i++) {
@@ -23,7 +23,7 @@ static bool is_dispensable(struct sim *sim, const struct sim_member *m) {
   return others >= 2;
 }
 
-// One that the group can do without, NULL when the dice fell on another.
+// A random member; NULL: the group cannot do without it.
 static struct sim_member *victim(struct sim *sim) {
   struct sim_member *m = anybody(sim);
   return is_dispensable(sim, m) ? m : NULL;
@@ -38,7 +38,7 @@ static bool crash_some(struct sim *sim, uint64_t count, bool heard) {
   return any;
 }
 
-// To a rank that nobody who runs has.
+// Adds a member with a random rank, unless a running member has that rank.
 static void come_back(struct sim *sim) {
   int32_t rank = (int32_t)sim_dice(sim, sim->options.capacity);
   for (uint32_t i = 0; i < sim->num_live; i++)
@@ -52,7 +52,7 @@ static bool grow(struct sim *sim) {
   return sim_grow(sim, m, 1 + (uint32_t)sim_dice(sim, SIM_GROWN), goes == m ? NULL : goes);
 }
 
-// False: it takes somebody whom the group can do without, and the dice fell on another.
+// False: it did not happen, for instance because the group cannot do without the random member.
 static bool happen(struct sim *sim, enum sim_mishap mishap) {
   bool on_one = mishap == SIM_LEAVE || mishap == SIM_ACCUSE || mishap == SIM_PAUSE || mishap == SIM_CUT;
   struct sim_member *one = on_one ? victim(sim) : NULL;
@@ -94,7 +94,7 @@ static enum sim_mishap pick(struct sim *sim, const struct sim_weather *weather) 
   return (enum sim_mishap)i;
 }
 
-// The next kind that has not been, SIM_MISHAPS when all that have a weight were.
+// The first kind with a weight that has not happened yet; SIM_MISHAPS: all have happened, or need not.
 static enum sim_mishap first_missing(const struct sim_weather *weather, const uint32_t happened[SIM_MISHAPS]) {
   int i = 0;
   while (i < SIM_MISHAPS && (!weather->each_first || weather->weights[i] == 0 || happened[i] > 0))
@@ -110,7 +110,7 @@ void sim_endure(struct sim *sim, const struct sim_weather *weather, uint32_t mis
     enum sim_mishap mishap = first_missing(weather, happened);
     if (mishap == SIM_MISHAPS)
       mishap = pick(sim, weather);
-    bool on_members = mishap >= SIM_LEAVE && mishap <= SIM_CUT; // where there are few, it may find none to fall on
+    bool on_members = mishap >= SIM_LEAVE && mishap <= SIM_CUT; // with few members it may find none to strike
     if (on_members && sim->num_live < weather->members * 3 / 4 + 1)
       mishap = SIM_JOIN;
     if (mishap <= SIM_GROW && sim->num_live > weather->members && !(weather->each_first && happened[mishap] == 0))

@@ -7,7 +7,7 @@
 enum sim_mishap {
   SIM_JOIN,    // of one member
   SIM_RETURN,  // of one member to a rank that is free, or soon will be
-  SIM_GROW,    // one changes the view in one step: one to four come in, and perhaps one goes
+  SIM_GROW,    // a member changes the view in one step: one to four come in, and perhaps one is put out
   SIM_LEAVE,   // half of them only close
   SIM_CRASH,   // of one to four members; the others notice it
   SIM_SILENCE, // of one member; only its lease shows it
