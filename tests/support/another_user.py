@@ -1,4 +1,4 @@
-"""What another user of this host may do: needs root."""
+"""Runs a function as another user of this host; this needs root."""
 import json
 import os
 
@@ -6,7 +6,7 @@ NOBODY = 65534
 
 
 def as_nobody(work):
-    """The result of work() in a process of another user; it has to be JSON."""
+    """Returns the result of work() in a process of another user; it must be representable in JSON."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

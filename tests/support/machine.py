@@ -1,10 +1,10 @@
-"""Whether a program is of another machine than Python, so that an emulator runs it."""
+"""Whether a program is made for another machine type than Python, so that an emulator runs it."""
 import os
 import sys
 
 
 def machine_of(file):
-    """e_machine of an ELF file."""
+    """The machine type of an ELF file, its field e_machine."""
     with open(os.path.realpath(file), "rb") as binary:
         head = binary.read(20)
     assert head[:4] == b"\x7fELF", f"{file} is no ELF file"

@@ -1,4 +1,4 @@
-"""A strict reader of OpenMetrics 1.0: the parts of the format that Weft uses; what it does not know is an error."""
+"""A strict reader of OpenMetrics 1.0. It knows the parts of the format that Weft uses; anything else is an error."""
 import re
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -27,7 +27,7 @@ def read_labels(text):
 
 
 def read(text):
-    """Families by name: type, and values by (suffix, labels)."""
+    """Reads the families, by name: their type, and their values by (suffix, labels)."""
     assert text.endswith("# EOF\n") and text.count("# EOF") == 1, "no # EOF at the end"
     families, name = {}, None
     for line in text.splitlines()[:-1]:

@@ -1,7 +1,7 @@
 """Free TCP ports of 127.0.0.1, each for one test program alone.
 
-A port is no longer free for others when it was given out: a socket in the abstract namespace, whose name has the port,
-says so for as long as the program lives. Tests in C (wait.c) look at these sockets, too, and make none.
+A program marks its ports by sockets in the abstract namespace, whose names contain the port. While the program lives,
+no other program takes these ports. Tests in C (wait.c) check these sockets, too, but make none.
 """
 import contextlib
 import pathlib
@@ -9,7 +9,7 @@ import random
 import socket
 
 FIRST, AT_LEAST = 10000, 1000
-held = []  # the sockets that say so
+held = []  # the sockets that mark this program's ports
 
 
 def is_free(port):
@@ -20,7 +20,7 @@ def is_free(port):
 
 
 def hold(port):
-    """Whether nobody else held it; then it is ours."""
+    """Marks the port for this program. False: another program, or this one, has it already."""
     mark = socket.socket(socket.AF_UNIX)
     try:
         mark.bind(f"\0weft-test-port-{port}")
@@ -32,8 +32,8 @@ def hold(port):
 
 
 def free_ports(count, within=range(FIRST, 65536)):
-    """The first of so many that follow each other, below those of outgoing connections: one of these may take any of
-    theirs."""
+    """The first of `count` consecutive ports. They are below the ports of outgoing connections, since such a connection
+    may take any of those."""
     first_outgoing = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     end = min(within.stop, max(first_outgoing, within.start + AT_LEAST))
     while True:

@@ -1,4 +1,4 @@
-"""The two sides of weft p2p for the tests: a running target, and whether it serves somebody."""
+"""The two sides of weft p2p for the tests: a running target, and whether it serves an initiator."""
 import contextlib
 import re
 
@@ -11,7 +11,7 @@ end = tool.end
 
 
 def start(*arguments, **more):
-    """A running side, whose output is read by the test."""
+    """Starts a side; the test reads its output."""
     return tool.start("p2p", *arguments, **{**TOKEN, **more})
 
 
@@ -42,7 +42,7 @@ def is_at_work(pid):
 
 @contextlib.contextmanager
 def busy(process, port):
-    """An initiator at which a target works without end."""
+    """Runs an initiator that keeps the target at work until the block is left."""
     with running(*initiator(port, "-s", "1MB", "-n", 100000000)[1:]) as first:
         while not is_at_work(process.pid):
             if first.poll() is not None:

@@ -11,7 +11,7 @@ import tool
 
 
 def anyone():
-    """TLS that accepts every certificate: these tests do not check who the server is."""
+    """A TLS context that accepts every certificate: these tests do not check who the server is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -19,7 +19,7 @@ def anyone():
 
 
 def certificate(directory):
-    """Files of a certificate for 127.0.0.1 that signs itself, and of its key."""
+    """Makes the files of a self-signed certificate for 127.0.0.1 and of its key; returns their paths."""
     files = [os.path.join(directory, name) for name in ("certificate.pem", "key.pem")]
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                     "-days", "2", "-subj", "/CN=weft-test", "-addext", "subjectAltName=IP:127.0.0.1",
@@ -28,7 +28,7 @@ def certificate(directory):
 
 
 def request(url, path, body=None, token=""):
-    """The status and the body of the answer."""
+    """Sends a request; returns the status and the body of the answer."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     asked = urllib.request.Request(url + path, json.dumps(body).encode() if body is not None else None, headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=anyone()))
@@ -41,7 +41,7 @@ def request(url, path, body=None, token=""):
 
 
 class Server:
-    """With the URL that it prints, and the token that it tells or that was given."""
+    """A running `weft serve`, the URL that it prints, and its token: the given one, or the one that it writes."""
 
     def __init__(self, *arguments, **more):
         self.process = subprocess.Popen([tool.WEFT, "serve", "--port", "0", *arguments], env=tool.environment(**more),

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from ports import free_port  # noqa: E402, F401, which tests take from here
+from ports import free_port  # noqa: E402, F401, which tests import from here
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
@@ -18,15 +18,15 @@ TRIES = 3
 
 
 def environment(**more):
-    """This process's environment without variables that change the tool's options, and with those its output depends
-    on."""
+    """This process's environment, without variables that change the tool's options, and with fixed values of variables
+    on which its output depends."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_") and name != "NO_COLOR"}
     nothing_kept = {"XDG_CACHE_HOME": os.path.join(tempfile.gettempdir(), "weft-nothing-kept")}
     return {**kept, **nothing_kept, "LC_ALL": "C.UTF-8", "TERM": "xterm", **more}
 
 
 def weft(*arguments, **more):
-    """Runs the tool; again if LeakSanitizer crashed, which it does under load once in some hundred runs."""
+    """Runs the tool, and again if LeakSanitizer crashed, which happens under load once in some hundred runs."""
     for _ in range(TRIES):
         result = subprocess.run([WEFT, *map(str, arguments)], env=environment(**more), capture_output=True, text=True,
                                 stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
@@ -36,7 +36,7 @@ def weft(*arguments, **more):
 
 
 def start(*arguments, **more):
-    """The tool at work, whose output is read by the test."""
+    """Starts the tool; the test reads its output."""
     return subprocess.Popen([WEFT, *map(str, arguments)], env=environment(**more), text=True, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -49,7 +49,7 @@ def end(process):
 
 @contextlib.contextmanager
 def running(process):
-    """Ends it when the block is left."""
+    """Ends the process when the block is left."""
     try:
         yield process
     finally:
@@ -60,7 +60,7 @@ class ToolTest(unittest.TestCase):
     maxDiff = None
 
     def passes(self, *arguments, **more):
-        """Runs the tool, which must succeed and complain of nothing; returns its output."""
+        """Runs the tool, which must succeed and print nothing to standard error; returns its output."""
         result = weft(*arguments, **more)
         self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
         return result.stdout
@@ -76,8 +76,8 @@ class ToolTest(unittest.TestCase):
         return result.stdout
 
     def refused(self, status, says, *arguments, **more):
-        """Runs the tool, which must exit with `status`, say `says` on standard error, and print nothing; for a shell
-        it prints what ends a script."""
+        """Runs the tool, which must exit with `status`, say `says` on standard error, and print nothing. If its
+        output is for a shell, it prints a command that ends the script; returns standard error."""
         result = weft(*arguments, **more)
         self.assertIn(says, result.stderr, arguments)
         for_shell = arguments[:1] == ("env",) and "--json" not in arguments

@@ -1,6 +1,6 @@
-"""Containers by podman, whose images and files are in a folder of the test and are removed with it.
+"""Runs containers with podman. Their images and files are in a folder of the test, and are removed with it.
 
-Missing requirements of the machine are found first; the test then ends with status 77 and the reason.
+If the machine lacks something that containers need, the test ends at its start with status 77 and the reason.
 """
 import os
 import pathlib
@@ -32,7 +32,7 @@ def skip(reason):
 
 
 def mirror():
-    """The archive that this machine's own packages come from."""
+    """The archive from which this machine installs packages."""
     if RELEASE["ID"] != "debian":
         skip(f"the tests' base image is Debian's, and this is {RELEASE['ID']}")
     said = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
@@ -64,7 +64,7 @@ def require():
 
 
 class Podman:
-    """The command `podman` with a storage of its own, which has the base image."""
+    """The command `podman` with a separate storage, which contains the base image."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-podman."))
@@ -83,7 +83,7 @@ class Podman:
                 skip(f"podman {step[0]} fails here: {said.stderr.strip().splitlines()[-1]}")
 
     def __call__(self, *arguments, status=0, **more):
-        """Runs it, or `command`; anything but `status` is an error that shows what was said. Returns its output."""
+        """Runs podman, or `command`; returns its output. Any status other than `status` is an error with the output."""
         said = self.try_(*arguments, **more)
         if said.returncode != status:
             raise AssertionError(f"{arguments}: status {said.returncode}, not {status}\n{said.stdout}\n{said.stderr}")
@@ -94,14 +94,14 @@ class Podman:
                               capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout)
 
     def close(self):
-        """Ends what still runs, and removes everything."""
+        """Ends all containers that still run, and removes everything."""
         self.try_("rm", "--all", "--force", "--time", "0")
-        subprocess.run(["umount", "--quiet", self.folder / "root/overlay"], check=False) # podman binds it to itself
+        subprocess.run(["umount", "--quiet", self.folder / "root/overlay"], check=False) # podman mounts it on itself
         shutil.rmtree(self.folder)
 
 
 def make_packages(build, folder):
-    """Weft's packages, from what was built, into the folder."""
+    """Makes Weft's packages from the build in the folder; returns their paths."""
     made = subprocess.run(["cpack", "--config", pathlib.Path(build) / "CPackConfig.cmake", "-B", folder],
                           capture_output=True, text=True, timeout=DEADLINE_S)
     if made.returncode:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""by_ucx.py PROGRAM: runs it, and skips the test if UCX ended it by an assertion of its own.
+"""by_ucx.py PROGRAM: runs the program, and skips the test if an assertion of UCX ended it.
 
-UCX 1.13 does so, about once in thirty runs under asan, when ranks join and leave at once: it destroys a worker that is
-about to answer a peer that connects (docs/known-faults.md). If the tracer of LeakSanitizer crashes, it has checked
-nothing, so the program runs again. Any other end is the program's own.
+This happens with UCX 1.13 about once in thirty runs under asan, when ranks join and leave at the same time: UCX
+destroys a worker that is about to answer a connecting peer (docs/known-faults.md). If the tracer of LeakSanitizer
+crashes, it has checked nothing, so the program runs again. Otherwise the result is that of the program.
 """
 import re
 import signal
@@ -12,12 +12,12 @@ import sys
 
 SKIPPED = 77
 ASSERTION = re.compile(rb"ucp_request\.c:\d+ +Assertion .*got REP message")
-TRACER = b"Tracer caught signal"  # of LeakSanitizer's, at the end of the process
+TRACER = b"Tracer caught signal"  # LeakSanitizer's tracer crashed at the end of the process
 TRIES = 3
 
 
 def run():
-    """The exit status, whether UCX ended it, and whether LeakSanitizer's tracer crashed."""
+    """Runs the program; returns its status, whether UCX's assertion failed, and whether the tracer crashed."""
     child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     by_ucx = tracer = False
     for line in child.stdout:

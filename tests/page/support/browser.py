@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its DevTools protocol through two pipes: one start serves a whole test."""
+"""A headless Chromium, controlled by its DevTools protocol through two pipes. A test starts it once."""
 import base64
 import json
 import os
@@ -15,7 +15,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find():
-    """The program, or None. Ubuntu's chromium-browser without its snap is a script that only says so."""
+    """The path of the program, or None. Without a snap, Ubuntu's chromium-browser is a script that reports this."""
     for name in NAMES:
         path = shutil.which(name)
         if not path:
@@ -28,7 +28,7 @@ def find():
 
 
 def no_pages(weft):
-    """Why the tool makes no pages, or None: `weft` runs it."""
+    """The reason why the tool makes no pages, or None. `weft`: a function that runs the tool."""
     asked = weft("report", os.devnull, "--html", "none.html")
     if "libjs-chart.js" in asked.stderr:
         return "this weft was compiled without the chart library libjs-chart.js"
@@ -36,7 +36,7 @@ def no_pages(weft):
 
 
 def require(weft):
-    """The program. Without it, or where `weft` makes no pages, the test is skipped."""
+    """The path of the program. Skips the test without it, or if the tool makes no pages."""
     program = find()
     why = None if program else "no chromium here (scripts/install-deps.sh --test installs it)"
     why = why or no_pages(weft)
@@ -52,7 +52,7 @@ class Browser:
         to_browser, self.send_fd = os.pipe()
         self.receive_fd, from_browser = os.pipe()
 
-        # The protocol wants 3 for what the browser reads and 4 for what it writes, whatever numbers the pipes have.
+        # In the browser, descriptor 3 must be the pipe that it reads, and 4 the pipe that it writes.
         def place():
             first, second = os.dup(to_browser), os.dup(from_browser)
             os.dup2(first, 3)
@@ -77,7 +77,7 @@ class Browser:
         except (AssertionError, OSError, subprocess.TimeoutExpired):
             pass
         try:
-            os.killpg(self.process.pid, signal.SIGKILL)  # helpers of a browser that did not end
+            os.killpg(self.process.pid, signal.SIGKILL)  # the browser's helpers that have not ended
         except ProcessLookupError:
             pass
         self.process.wait()
@@ -86,7 +86,7 @@ class Browser:
         self.log.close()
 
     def read(self, deadline, what):
-        """The next message. They end with a NUL."""
+        """Returns the next message; a message ends with a NUL."""
         while b"\0" not in self.buffer:
             left = deadline - time.monotonic()
             ready = left > 0 and select.select([self.receive_fd], [], [], left)[0]
@@ -112,7 +112,7 @@ class Browser:
             self.events.append(answer)
 
     def wait(self, method, session):
-        """Until the event has come, among those that came already or later."""
+        """Waits for an event, which may have arrived already, and returns it."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             for event in self.events:
@@ -122,7 +122,7 @@ class Browser:
 
 
 class Page:
-    """A page in a tab of its own, of that width, and all that it complained of."""
+    """A page of that width in a separate tab, and its errors and warnings."""
 
     def __init__(self, browser, path, width, height=1200, dark=False):
         self.browser = browser
@@ -150,13 +150,13 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, condition):
-        """Waits until that holds; the deadline is that of every answer."""
+        """Waits until the condition holds, with the deadline of every answer."""
         self.evaluate(f"""new Promise((resolve) => {{
             const look = () => {condition} ? resolve() : setTimeout(look, 5);
             look(); }})""")
 
     def complaints(self):
-        """Errors and warnings of scripts and of the policy, and every request that left the file."""
+        """Errors and warnings of scripts and of the content policy, and all requests for other than files."""
         found = []
         for event in self.browser.events:
             method, what = event.get("method"), event.get("params", {})
@@ -172,7 +172,7 @@ class Page:
         return found
 
     def table(self, name):
-        """Heads and rows of the table with that id, as texts."""
+        """The texts of the heads and rows of the table with that id."""
         return self.evaluate(f"""(() => {{
             const table = document.getElementById({json.dumps(name)});
             const texts = (row) => Array.from(row.cells, (cell) => cell.textContent);
@@ -180,7 +180,7 @@ class Page:
         }})()""")
 
     def empty_charts(self):
-        """Names of charts on which nothing was drawn."""
+        """The names of the charts on which nothing was drawn."""
         return self.evaluate("""Array.from(document.querySelectorAll("canvas")).filter((canvas) => {
             if (canvas.width === 0 || canvas.height === 0) return true;
             const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;

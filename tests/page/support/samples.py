@@ -18,7 +18,7 @@ def no_times():
 
 
 def dispatch_rows(random_, num_ranks, dead):
-    """Of 20 dispatches of 128 tokens to 8 experts of 64 ranks, spread as by chance."""
+    """The rows of 20 dispatches of 128 tokens to 8 experts of 64 ranks, with random differences."""
     return [0 if rank in dead else round(random_.gauss(320, 17)) for rank in range(num_ranks)]
 
 

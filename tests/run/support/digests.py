@@ -1,9 +1,9 @@
-"""Digests of a run's operations, compared with those of the same operations on one host."""
+"""Compares the digests of a run's operations with the digests of the same operations on one host."""
 
 from tool import Run
 
-ENOUGH = 10  # operations of a view, at least, that are compared: a phase judges as many
-MOST = 3000  # the last operation that is compared: while ranks are slow to join, there may be any number
+ENOUGH = 10  # the fewest operations to compare: a phase judges as many
+MOST = 3000  # the last operation to compare: while ranks join slowly, there may be any number of operations
 
 
 def digests_of(events):
@@ -13,14 +13,14 @@ def digests_of(events):
 
 
 def on_one_host(ranks, last, *arguments):
-    """The same of a run that has these ranks from operation 0 to the one after `last`, over shared memory."""
+    """The digests of a run over shared memory that has these ranks from operation 0 to `last` + 1."""
     with Run("--digests", "--iterations", last + 1, *arguments, plan=[list(ranks)]) as run:
         run.expect(0)
         return digests_of(run.events())
 
 
 def check_digests(found, views, *arguments):
-    """Operations among any of these ranks gave each of them the same bits as on one host."""
+    """Checks that operations among the ranks of any of these views gave each rank the same bits as on one host."""
     compared = 0
     for ranks in views:
         here = {key: digest for key, digest in found.items() if key[0] == tuple(ranks) and key[1] <= MOST}

@@ -1,4 +1,4 @@
-"""What the results of a passed run must contain."""
+"""Checks the results of a passed run."""
 
 
 def states(results, phase):
@@ -7,7 +7,7 @@ def states(results, phase):
 
 
 def check_states(results, plan, negative="killed", iterations=2):
-    """Every (phase, rank) is in the state that the plan gives it."""
+    """Checks that every rank has the state in each phase that the plan gives it."""
     named = {abs(rank) for phase in plan for rank in phase}
     for index, phase in enumerate(plan):
         expected = {rank: "not_member" for rank in named}

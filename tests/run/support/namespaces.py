@@ -1,4 +1,4 @@
-"""Two network namespaces, of the agents and of the store, with links between them that can be cut."""
+"""Two network namespaces, one for agents and one for the store, with links between them that can be cut."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ LINKS = 2
 
 
 def need_namespaces():
-    """Skips the test where there are none to be had."""
+    """Skips the test if this process cannot make network namespaces."""
     if os.geteuid() != 0 or not shutil.which("ip"):
         print("skipped: network namespaces want root and iproute2")
         sys.exit(77)
@@ -32,7 +32,7 @@ def need_namespaces():
 
 
 class Namespaces:
-    """Agents and ranks in one, the store in the other; link i leads to the store at 10.77.<i>.1."""
+    """One namespace has the agents and ranks, the other the store; link i leads to the store at 10.77.<i>.1."""
 
     def __enter__(self):
         need_namespaces()
@@ -70,7 +70,7 @@ class Namespaces:
         self.ip("-n", self.store, "link", "set", f"w{link}", "up")
 
     def inside(self):
-        """What stands before a command so that it runs where the agents do."""
+        """The words before a command that run it in the namespace of the agents."""
         return ["ip", "netns", "exec", self.agents]
 
     @staticmethod

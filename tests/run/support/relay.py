@@ -1,4 +1,4 @@
-"""A TCP relay between the tool and its store that slows down, stalls, cuts or resets connections on request."""
+"""A TCP relay between the tool and its store that delays, stalls, cuts or resets connections on request."""
 
 import collections
 import random
@@ -12,7 +12,7 @@ CHUNK = 1 << 16
 
 
 class Pipe:
-    """One direction of a connection: bytes wait in it until their time has come."""
+    """One direction of a connection, in which bytes wait until they are due."""
 
     def __init__(self, source, sink):
         self.source, self.sink = source, sink
@@ -20,10 +20,10 @@ class Pipe:
 
 
 class Relay:
-    """Listens at a free port of 127.0.0.1 and passes everything on to the target's port.
+    """Listens at a free port of 127.0.0.1 and forwards everything to the target's port.
 
-    delay: (least, most) seconds that each piece takes on its way, drawn anew for each. stall(): nothing passes until
-    flow(). cut_every: seconds that a connection lives; `reset`: with a reset rather than an end. `seed` is printed.
+    delay: (least, most) seconds of delay, drawn for each piece. stall(): nothing passes until flow(). cut_every:
+    seconds that a connection lives; `reset`: it then ends with a reset instead of a close. `seed` is printed.
     """
 
     def __init__(self, port, delay=(0, 0), cut_every=None, reset=False, seed=1):
@@ -38,7 +38,7 @@ class Relay:
         self.pipes = {}  # source -> Pipe
         self.ends = {}  # source -> when its connection is cut
         self.stalled, self.closing = False, False
-        self.refusing = False  # set: connections end as soon as they are made
+        self.refusing = False  # if set, new connections are closed at once
         self.wake, self.waker = socket.socketpair()
         self.selector = selectors.DefaultSelector()
         self.thread = threading.Thread(target=self.work, name="relay")
@@ -65,7 +65,7 @@ class Relay:
         self.waker.send(b"x")
 
     def life(self):
-        """Half of a connection's time is fixed, half is drawn: cuts meet every part of a request."""
+        """The time of a connection's cut, partly random, so that cuts strike every part of a request; None: no cut."""
         return time.monotonic() + self.cut_every * (0.5 + self.random.random()) if self.cut_every else None
 
     def accept(self):
@@ -76,7 +76,7 @@ class Relay:
         try:
             other = socket.create_connection(self.target, timeout=5)
         except OSError:
-            one.close()  # the store is not there, and neither is the relay
+            one.close()  # without the store the relay does not answer either
             return
         self.connections += 1
         end = self.life()
@@ -88,7 +88,7 @@ class Relay:
             self.selector.register(source, selectors.EVENT_READ)
 
     def drop(self, source, cut=False):
-        """Ends the connection that `source` is a side of."""
+        """Ends the connection of which `source` is one side."""
         pipe = self.pipes.get(source)
         if not pipe:
             return
@@ -119,7 +119,7 @@ class Relay:
                 self.selector.unregister(source)
 
     def write(self, pipe, now):
-        """Passes on what is due, in order; returns when there is more to do."""
+        """Sends the pieces that are due, in order; returns the time of the next one, or None."""
         while pipe.waiting:
             due, data = pipe.waiting[0]
             if due > now:
@@ -140,7 +140,7 @@ class Relay:
         return None
 
     def step(self):
-        """Everything that time asks for; returns when the next thing is due."""
+        """Does everything that is due; returns the time at which something is due next, or None."""
         now = time.monotonic()
         dues = []
         for source, pipe in list(self.pipes.items()):

@@ -1,5 +1,5 @@
-"""Test hosts: network namespaces with two networks, one for ranks and one for agents and the store, a real etcd, and an
-agent of a run on each host."""
+"""Test hosts: network namespaces with two networks, one for ranks and one for agents and the store. There are a real
+etcd, and an agent of a run on each host."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from tool import Run, wait_for
 HOSTS = 3
 RANKS, AGENTS = NETWORKS = range(2)
 PORT = 2379
-ARP_BYTES = 28  # of a question in IPv4
+ARP_BYTES = 28  # size of an ARP request for IPv4
 
 
 class Hosts:
@@ -70,8 +70,8 @@ class Hosts:
             self.ip("-n", self.switch, "link", "set", f"p{net}{host}", "up")
 
     def deafen(self, host, other, count):
-        """One host's first `count` questions for the other's address have no answer, and it asks once for a call: that
-        many of its calls find nobody there. False: the firewall that does so does not work here."""
+        """Drops the host's first `count` ARP requests for the other host's address. The host sends one request for each
+        connection, so as many connections fail. False: the firewall for this does not work here."""
         rules = f"""table arp deaf {{
             chain in {{ type filter hook input priority 0;
                 arp operation request arp saddr ip 10.78.0.{host + 2} quota {ARP_BYTES * count + 1} bytes counter drop
@@ -86,7 +86,7 @@ class Hosts:
         return True
 
     def unheard(self, host):
-        """How many questions were."""
+        """The number of ARP requests that got no answer."""
         rules = subprocess.run([*self.inside(host), "nft", "list", "table", "arp", "deaf"], check=True,
                                capture_output=True, text=True).stdout
         return int(re.search(r"counter packets (\d+)", rules)[1])
@@ -124,20 +124,20 @@ class FarEtcd(Etcd):
         return found.stdout.split()
 
     def renew_leases(self):
-        """In place of an agent that is stopped for however long a busy machine takes to start others."""
+        """Renews all leases, for an agent that is stopped while a busy machine starts other agents."""
         for lease in self.control("lease", "list").stdout.split()[3:]:  # "found N leases"
             self.control("lease", "keep-alive", "--once", lease)
 
 
 class Agents:
-    """An agent on each host, with two slots; the first leads. Host 0 has ranks 0 and 1 of phase 0, host 1 has 2 and 3,
-    host 2 has 4 and 5, if there are as many: who comes last is stopped until the others have theirs."""
+    """An agent on each host, with two slots; the first one leads. Host 0 has ranks 0 and 1 of phase 0, host 1 has 2 and
+    3, host 2 has 4 and 5, if the plan has them: the last agent is stopped until the others have their ranks."""
 
     def __init__(self, hosts, etcd, plan, *arguments, transport=None):
         self.hosts, self.etcd = hosts, etcd
         self.shared = ["--store", etcd.url, "--num-processes", 2, *arguments]
         self.environment = {
-            "UCX_TLS": "tcp",  # that it takes no shared memory: these hosts are one
+            "UCX_TLS": "tcp",  # no shared memory, since these hosts are one
             "WEFT_INTERFACE": "eth0", "FI_TCP_IFACE": "eth0", "UCX_NET_DEVICES": "eth0",
         }
         if transport:
@@ -163,11 +163,11 @@ class Agents:
         return pathlib.Path(self.runs[host].path, f"rank-{rank}.log").exists()
 
     def started(self, phase):
-        """How many ranks have said that they started the phase."""
+        """The number of ranks that have reported the start of the phase."""
         return sum(run.text().count(f"-> start phase {phase}\n") for run in self.runs)
 
     def events(self, kind):
-        """Those of all agents, each with the number of the host that noted it."""
+        """The events of this kind of all agents, each with the number of the host that recorded it."""
         return [dict(event, at=at) for at, run in enumerate(self.runs) for event in run.events()
                 if event["kind"] == kind]
 

@@ -1,4 +1,4 @@
-"""Stores that runs share: `weft serve` and a real etcd, each in a process that can be killed and restarted."""
+"""Stores that several runs use: `weft serve` and a real etcd, each in a process that can be killed and restarted."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from tool import WEFT, free_port, wait_for
 
 
 class Store:
-    """A store in a process of its own, always at the same port: it can die and come back."""
+    """A store in a separate process. It can be killed and restarted at the same port."""
 
     def kill(self):
         self.process.kill()
@@ -44,7 +44,7 @@ class Store:
 
 
 class Serve(Store):
-    """`weft serve`, which comes back empty."""
+    """`weft serve`, which is empty after a restart."""
 
     def __enter__(self):
         self.directory = tempfile.mkdtemp(prefix="weft-test-serve-")
@@ -81,7 +81,7 @@ class Etcd(Store):
                 sys.exit(77)
             raise AssertionError("etcd is not installed (WEFT_TEST_SKIP_ETCD=1 skips what needs it)")
         version = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True).stdout
-        if "etcd Version: 3.3." in version:  # of Ubuntu 22.04, whose requests have other paths
+        if "etcd Version: 3.3." in version:  # from Ubuntu 22.04; its requests have other paths
             print("skipped: etcd here is 3.3, and Weft wants 3.4 or newer")
             sys.exit(77)
         self.directory = tempfile.mkdtemp(prefix="weft-test-etcd-")
@@ -101,11 +101,11 @@ class Etcd(Store):
         wait_for("etcd", self.healthy)
 
     def lose_all(self):
-        """What it has stored; it must be dead."""
+        """Deletes everything that etcd has stored; etcd must not run."""
         shutil.rmtree(self.data)
 
     def grow(self, revisions):
-        """Puts a key so often, which is gone afterwards."""
+        """Puts a key `revisions` times, and deletes it."""
         key = base64.b64encode(b"/other").decode()
         for request in [("put", {"key": key, "value": ""})] * revisions + [("deleterange", {"key": key})]:
             url = f"{self.url}/v3/kv/{request[0]}"

@@ -1,4 +1,4 @@
-"""Helpers for tests of the whole tool: they run `weft elastic` and check what it leaves."""
+"""Helpers for tests of the whole tool: they run `weft elastic`, and check what remains after it."""
 
 import contextlib
 import json
@@ -14,32 +14,32 @@ import time
 import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts"))
-import left_behind  # noqa: E402, what tests leave behind is told by one script
+import left_behind  # noqa: E402, the script that finds what tests leave behind
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import machine  # noqa: E402
-from ports import free_port, free_ports  # noqa: E402, F401, which tests take from here
+from ports import free_port, free_ports  # noqa: E402, F401, which tests import from here
 
 WEFT = os.environ["WEFT"]
 SOURCE = pathlib.Path(os.environ["WEFT_SOURCE"])
-DEADLINE = 180.0  # seconds: far more than anything here takes, also under load and sanitizers
+DEADLINE = 180.0  # seconds: far longer than anything here takes, even under load and with sanitizers
 SKIPPED = 77     # exit status of a test that cannot run here
 SMALL = ["--hidden-dim", "256", "--num-tokens", "8", "--iterations", "2", "--warmup", "1", "--startup-timeout", "120",
          "--timeout-ms", "20000"]
 
 
 def wait_for(what, condition, seconds=DEADLINE):
-    """Returns the first true value of condition(); fails, saying `what`, after so many seconds."""
+    """Returns the first true value of condition(). After `seconds` it fails, and the message names `what`."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < end, f"{what} did not come within {seconds} s"
-        time.sleep(0.02)  # between two looks at a condition
+        time.sleep(0.02)  # between two checks of the condition
 
 
 def processes_of(job):
-    """Live processes that carry the job's name in their environment or arguments."""
+    """The running processes that have the job's name in their environment or arguments."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -56,7 +56,7 @@ def processes_of(job):
 
 
 def ranks_of(job):
-    """The rank processes among them. An emulator that runs them stands before their arguments."""
+    """The rank processes of the job. Under an emulator, the emulator's arguments precede the rank's."""
     found = []
     for pid in processes_of(job):
         try:
@@ -72,23 +72,23 @@ def shared_files():
 
 
 def expect_no_files_left(before):
-    """Nothing new in /dev/shm, but for what somebody holds: tests of UCX and libfabric may run beside this one."""
+    """Waits until /dev/shm has no new files, except open ones: tests of UCX and libfabric may run at the same time."""
     wait_for("the end of new files in /dev/shm that nobody has open",
              lambda: not shared_files() - before - left_behind.open_files())
 
 
 def need_terminal():
-    """Skips the test where there are no pseudo-terminals."""
+    """Skips the test if there are no pseudo-terminals."""
     try:
         for end in os.openpty():
             os.close(end)
-    except OSError as error:  # a root without devpts
+    except OSError as error:  # a root file system without devpts
         print(f"skipped: no pseudo-terminal here: {error}")
         sys.exit(SKIPPED)
 
 
 def need_own_arguments():
-    """Skips the test where the tool cannot overwrite what /proc shows of it: under an emulator it has a copy of its
+    """Skips the test if the tool cannot overwrite what /proc shows of it: under an emulator it has only copies of its
     arguments and its environment."""
     if machine.is_emulated(WEFT):
         print("skipped: an emulator shows the arguments and the environment that it gave the tool a copy of")
@@ -96,8 +96,9 @@ def need_own_arguments():
 
 
 def environment_of(job, arguments, more):
-    """What an agent gets: the job's name, which its ranks inherit and are found by, and where several agents meet at an
-    embedded store, a token that they share. Not what only tests know, which the tool would call unknown."""
+    """The environment of an agent. It has the job's name; ranks inherit it, and tests find them by it. Agents that meet
+    at an embedded store share a token. Variables for tests only are removed, since the tool would report them as
+    unknown."""
     shares = {"--rank-server", "--tcp-server", "--num-agents"}.intersection(arguments) and "--store" not in arguments
     token = {"WEFT_TOKEN": "token-of-" + job} if shares else {}
     own = {name for name in os.environ if name.startswith(("WEFT_SOURCE", "WEFT_TEST_", "WEFT_FAKE_", "WEFT_CLOCK_"))}
@@ -108,14 +109,14 @@ def environment_of(job, arguments, more):
 
 
 def sizes_of(arguments, plan):
-    """Of a run. An agent that follows has them from its lead."""
+    """The options for the sizes of a run. An agent that follows gets the sizes from its lead."""
     follows = {"--rank-server", "--tcp-server"}.intersection(arguments) or (plan is None and "--store" in arguments)
     return SMALL[-4:-2] if follows else SMALL
 
 
 class Run:
-    """One agent. Each has a job name and a directory of its own, unless told otherwise. `terminal`: its standard error
-    is one."""
+    """One agent. By default each agent has a new job name and a new directory. `terminal`: its standard error is a
+    terminal."""
 
     def __init__(self, *arguments, plan=None, job=None, directory=None, small=True, environment=None, inside=(),
                  terminal=False):
@@ -139,11 +140,11 @@ class Run:
                                             stdin=subprocess.DEVNULL, cwd=self.directory)
 
     def open_terminal(self):
-        """The inner end of a new terminal; what is written there goes to the file of errors."""
+        """Opens a terminal, and copies its output to the file of errors; returns the end for the agent."""
         outer, inner = os.openpty()
 
         def copy():
-            with open(outer, "rb", buffering=0) as source, contextlib.suppress(OSError):  # EIO at its end
+            with open(outer, "rb", buffering=0) as source, contextlib.suppress(OSError):  # EIO at the end
                 while True:
                     self.errors.write(source.read(4096).decode(errors="replace"))
                     self.errors.flush()
@@ -159,7 +160,7 @@ class Run:
         return status
 
     def pause(self):
-        """SIGSTOP to the agent alone."""
+        """Sends SIGSTOP to the agent only."""
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self):
@@ -187,7 +188,7 @@ class Run:
         wait_for(f"the end of the processes of {self.job}", lambda: not processes_of(self.job))
 
     def show(self, count=60):
-        """What there is to see of a run whose test failed: its words, and the end of its events."""
+        """Prints the output and the last events of a run whose test failed."""
         file = self.path / "events.jsonl"
         events = file.read_text().splitlines()[-count:] if file.exists() else ["no events"]
         print(f"--- {self.path.name} of job {self.job}", self.text(), *events, sep="\n")
@@ -220,7 +221,7 @@ def plan_file(name):
 
 
 def run_at_once(names, count):
-    """Runs tests in processes of their own, up to `count` at a time: for tests that mostly wait."""
+    """Runs tests in separate processes, up to `count` at a time: for tests that mostly wait."""
     waiting, running, failed, skipped = list(names), {}, {}, []
     while waiting or running:
         while waiting and len(running) < count:
@@ -234,7 +235,7 @@ def run_at_once(names, count):
         if status == SKIPPED:
             skipped.append(name)
         elif status != 0:
-            failed[name] = "\n".join(output.splitlines()[-15:])  # why, again where a reader looks
+            failed[name] = "\n".join(output.splitlines()[-15:])  # the reason, repeated at the end of the output
     assert not failed, "\n".join(f"failed: {name}\n{end}" for name, end in failed.items())
     if len(skipped) == len(names):
         sys.exit(SKIPPED)

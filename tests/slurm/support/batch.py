@@ -1,4 +1,4 @@
-"""Scenarios of elastic plans, run by `weft slurm` on the cluster of a test, and the files that they leave."""
+"""Scenarios of elastic plans that `weft slurm` runs on the cluster of a test, and the files that they leave."""
 
 import json
 import re
@@ -10,7 +10,7 @@ SMALL = {"hidden_dim": 256, "num_tokens": 8, "iterations": 2, "warmup": 1, "time
 
 
 class Batch:
-    """A scenario with its directory; `cluster` is where it goes."""
+    """A scenario with its directory. It runs on `cluster`."""
 
     def __init__(self, cluster, name, folder="."):
         self.cluster, self.name, self.work = cluster, name, cluster.folder / "work" / folder
@@ -19,7 +19,7 @@ class Batch:
         self.tests, self.plans = [], []
 
     def add(self, plan, nodes=2, slots=4, test="", **arguments):
-        """A test with a plan, a list or the name of one in plans/. `test`: further lines of it."""
+        """Adds a test with a plan: a list, or the name of a plan in plans/. `test`: more lines of the test."""
         number = len(self.tests)
         file = SOURCE / "plans" / f"{plan}.json" if isinstance(plan, str) else self.work / f"{self.name}-{number}.json"
         if not isinstance(plan, str):
@@ -40,25 +40,25 @@ num_nodes = {nodes}
         return self
 
     def weft(self, *arguments, status=0, seconds=120):
-        """What `weft slurm` prints."""
+        """Runs `weft slurm`, which must exit with `status`; returns its output."""
         done = self.cluster.call(WEFT, "slurm", *arguments, check=False, seconds=seconds)
         assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
         return done.stdout + done.stderr
 
     def run(self, *arguments, weft=WEFT, status=0):
-        """`weft slurm run` of the scenario, whose agents are `weft`."""
+        """Runs the scenario by `weft slurm run`; its agents run the program `weft`."""
         self.scenario.write_text(f'name = "{self.name}"\n' + "".join(self.tests))
         return self.weft("run", self.scenario, "--output-dir", self.work, "--weft", weft, *arguments, status=status)
 
     def start(self, *arguments, **more):
-        """Submits, and returns the jobs' numbers."""
+        """Submits the scenario; returns the numbers of its jobs."""
         return numbers(self.run(*arguments, **more))
 
     def follow(self, status=0):
         return self.weft("status", self.path, "--follow", status=status)
 
     def follower(self):
-        """One that goes on beside the test."""
+        """Starts `weft slurm status --follow`, which runs during the test."""
         return subprocess.Popen([WEFT, "slurm", "status", str(self.path), "--follow"], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, env=self.cluster.environment)
 
@@ -66,7 +66,7 @@ num_nodes = {nodes}
         return json.loads(self.weft("status", self.path, "--json"))["runs"]
 
     def events(self, run="t0"):
-        """Those of the newest lead agent."""
+        """The events of the newest lead agent."""
         files = sorted((self.path / run).glob("*/events.jsonl"), key=lambda one: one.stat().st_mtime)
         texts = [text for text in map(lambda file: file.read_text(), files) if "run_begin" in text]
         return [json.loads(line) for line in texts[-1].splitlines(keepends=True) if line[-1] == "\n"] if texts else []
@@ -80,5 +80,5 @@ num_nodes = {nodes}
 
 
 def numbers(text):
-    """Of the jobs that `weft slurm run` names."""
+    """The numbers of the jobs that `weft slurm run` prints."""
     return [int(number) for number in re.findall(r"^job (\d+):", text, re.MULTILINE)]

@@ -1,4 +1,4 @@
-"""A real Slurm of four nodes on this host, in a folder of its own: munged, slurmctld and a slurmd for each node. Two of
+"""A real Slurm of four nodes on this host, in a separate folder: munged, slurmctld and a slurmd for each node. Two of
 the nodes may be in network namespaces, whose links can be cut."""
 
 import contextlib
@@ -13,13 +13,13 @@ import tempfile
 import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "run" / "support"))
-from tool import SKIPPED, free_port, free_ports, wait_for  # noqa: E402, what tests of runs share
+from tool import SKIPPED, free_port, free_ports, wait_for  # noqa: E402, shared with tests of runs
 
 NODES = 4
-STORE_PORTS = range(10001, 30000)  # of jobs 1 to 19999: `weft slurm` takes 10000 + the number % 20000
-MOST_JOBS = 60  # of a cluster
-GPUS = 8        # plain files stand for them
-START_S = 30.0  # a cluster is up after about 1.5 s on an idle host
+STORE_PORTS = range(10001, 30000)  # for jobs 1 to 19999: `weft slurm` uses port 10000 + the job's number % 20000
+MOST_JOBS = 60  # the most jobs of a cluster
+GPUS = 8        # plain files in the place of GPUs
+START_S = 30.0  # on an idle host a cluster starts in about 1.5 s
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo")
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
          "OUT_OF_MEMORY")
@@ -71,7 +71,7 @@ PartitionName=urgent Nodes=n[1-{count}] MaxTime=INFINITE State=UP PriorityTier=1
 
 
 def need_slurm():
-    """Skips the test where there is no Slurm, or nobody who may run it."""
+    """Skips the test if Slurm is missing, or if this user may not run it."""
     missing = [name for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")]
     if missing:
         print(f"skipped: no {', '.join(missing)} here: scripts/install-deps.sh --test installs Slurm")
@@ -82,7 +82,7 @@ def need_slurm():
 
 
 def kill(processes):
-    """With SIGKILL. Some may have ended: the end of one can be that of others."""
+    """Sends SIGKILL. Some processes may have ended already, since the end of one can end others."""
     for pid in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -96,7 +96,7 @@ def tail_of(file, lines=8):
 
 
 class Network:
-    """Node n3 is at 10.76.0.3 and n4 at 10.76.0.4, in namespaces of their own; the host is 10.76.0.1."""
+    """Node n3 is at 10.76.0.3 and n4 at 10.76.0.4, each in a separate namespace; the host is 10.76.0.1."""
 
     def __init__(self, name):
         self.bridge = f"wb{name}"
@@ -129,7 +129,8 @@ class Network:
         return f"10.76.0.{node}" if node in self.spaces else "10.76.0.1"
 
     def inside(self, node):
-        """`ip netns exec` would mount /sys again, where slurmd then finds no control groups."""
+        """The words before a command that run it on the node. Not `ip netns exec`, which mounts /sys again: slurmd then
+        finds no control groups."""
         return ["nsenter", f"--net=/run/netns/{self.spaces[node]}"] if node in self.spaces else []
 
     def close(self):
@@ -140,8 +141,8 @@ class Network:
 
 
 class Cluster:
-    """Starts in its `with`, and leaves no process, file or namespace behind. `namespaces`: n3 and n4 are in some.
-    `address`: all nodes'."""
+    """Starts at the begin of a `with` block, and leaves no process, file or namespace behind. `namespaces`: n3 and n4
+    are in network namespaces. `address`: of all nodes, without namespaces."""
 
     def __init__(self, namespaces=False, address="127.0.0.1"):
         need_slurm()
@@ -150,7 +151,7 @@ class Cluster:
         self.network = Network(self.name) if namespaces else None
         self.address = "10.76.0.1" if namespaces else address
         self.daemons = {}
-        own = ("WEFT_SOURCE", "WEFT_TEST_", "WEFT_FAKE_")  # what tests alone know, which the tool would call unknown
+        own = ("WEFT_SOURCE", "WEFT_TEST_", "WEFT_FAKE_")  # for tests only: the tool would report them as unknown
         self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith(own)},
                             "SLURM_CONF": str(self.folder / "slurm.conf"),
                             "TEST_JOB": self.name, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
@@ -214,7 +215,7 @@ class Cluster:
                                                inside=inside)
 
     def wait_idle(self, nodes=NODES):
-        """All nodes can take jobs."""
+        """Waits until `nodes` nodes are idle."""
         def states():
             dead = [name for name, process in self.daemons.items() if process.poll() is not None]
             assert not dead, f"{', '.join(dead)} ended by itself"
@@ -226,7 +227,7 @@ class Cluster:
         if why and why[0]:
             self.show()
         self.end_jobs()
-        for name in sorted(self.daemons, key=lambda one: one == "munged"):  # munged last: the others ask it
+        for name in sorted(self.daemons, key=lambda one: one == "munged"):  # munged last: the others use it
             self.end(self.daemons[name])
         self.end_strays()
         if self.network:
@@ -234,7 +235,7 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def end_jobs(self):
-        """Those that still run, so that no step outlives its slurmd."""
+        """Ends the jobs that still run, so that no step outlives its slurmd."""
         with contextlib.suppress(OSError, subprocess.SubprocessError, AssertionError):
             self.call("scancel", "--signal=KILL", "--full", "-u", "root", check=False)
             self.call("scancel", "-u", "root", check=False)
@@ -250,7 +251,7 @@ class Cluster:
             process.wait()
 
     def strays(self):
-        """Processes that carry this cluster's folder in their environment or arguments: what is left of its jobs."""
+        """Processes that have this cluster's folder in their environment or arguments: the remains of its jobs."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -263,7 +264,8 @@ class Cluster:
         return found
 
     def end_strays(self):
-        """slurmstepd ends by itself. What was killed may still write into the folder until it has ended."""
+        """Waits a while for the end of all processes, since slurmstepd ends by itself. Then kills the others, and waits
+        until they have ended, since they may write into the folder until then."""
         with contextlib.suppress(AssertionError):
             wait_for("the end of all steps", lambda: not self.strays(), 5)
         kill(self.strays())
@@ -271,11 +273,11 @@ class Cluster:
             wait_for("the end of what was killed", lambda: not self.strays(), START_S)
 
     def show(self):
-        """What there is to see of a test that failed."""
+        """Prints the ends of the logs, for a test that failed."""
         for log in sorted(self.folder.glob("*.log")):
             print(f"--- {log.name}", tail_of(log), sep="\n")
 
-    # --- what tests do with it ---
+    # --- for tests ---
 
     def call(self, *command, check=True, environment=None, seconds=30, inside=()):
         """Runs a command as a user of the cluster does."""
@@ -285,7 +287,7 @@ class Cluster:
         return done
 
     def job(self, number):
-        """What scontrol says of a job, by its keys."""
+        """The fields of a job that scontrol prints, by name."""
         said = self.call("scontrol", "show", "job", "-o", number, check=False).stdout.splitlines()
         return dict(word.split("=", 1) for word in said[0].split() if "=" in word) if said else {}
 
@@ -293,12 +295,12 @@ class Cluster:
         return self.job(number).get("JobState", "")
 
     def wait_end(self, number, seconds=120):
-        """The job's last state, and its exit code as Slurm writes it."""
+        """Waits for the end of the job; returns its last state, and its exit code in the form of Slurm."""
         wait_for(f"the end of job {number}", lambda: self.state(number) in ENDED, seconds)
         job = self.job(number)
         return job["JobState"], job["ExitCode"]
 
     def kill_node(self, node):
-        """slurmd alone, with SIGKILL: its job steps go on."""
+        """Kills only slurmd, with SIGKILL: its job steps continue."""
         self.daemons[f"n{node}"].kill()
         self.daemons[f"n{node}"].wait()

@@ -1,4 +1,4 @@
-"""What the tests on a Slurm share: jobs that are in a phase, how they end, and several clusters at once."""
+"""Shared parts of the tests on Slurm: jobs that are in a phase, checks of their ends, and several clusters at once."""
 
 import contextlib
 import pathlib
@@ -9,12 +9,12 @@ from batch import Batch
 from cluster import Cluster
 from tool import main, wait_for
 
-LONG = [[0, 1, 2, 3]] + 200 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY goes on for two minutes: longer than a test
+LONG = [[0, 1, 2, 3]] + 200 * [[0, 1, 2, 3], [0, 1, 2]]  # with MANY it runs for two minutes: longer than a test
 MANY = {"iterations": 1000}
 
 
 def running(cluster, name, *options, test=""):
-    """A batch with a job that is in a phase, and the job's number."""
+    """Starts a batch with one job; returns both the batch and the job's number when phase 1 has begun."""
     batch = Batch(cluster, name).add(LONG, slots=2, test=test, **MANY)
     (number,) = batch.start(*options)
     wait_for("phase 1", lambda: batch.began(1) or cluster.state(number) == "FAILED")
@@ -23,20 +23,20 @@ def running(cluster, name, *options, test=""):
 
 
 def command_lines(cluster):
-    """Of the processes of the cluster's jobs: (process id, words)."""
+    """The command lines of the processes of the cluster's jobs: (process id, words)."""
     for pid in cluster.strays():
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             yield pid, pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
 def agents(cluster, word):
-    """Agents of the cluster's jobs whose command line has the word."""
+    """The agents of the cluster's jobs with the word in their command line."""
     return [pid for pid, line in command_lines(cluster)
             if b"elastic" in line and word in line and b"srun" not in line[0]]
 
 
 def processes_of(cluster, node):
-    """All of a node's jobs: the steps' own processes first, then what runs in them."""
+    """All processes of a node's jobs: first slurmstepd of each step, then the processes that run in the steps."""
     steps, others = [], []
     for pid in cluster.strays():
         with contextlib.suppress(OSError):
@@ -50,12 +50,12 @@ def processes_of(cluster, node):
 
 
 def has_measured(results, phase=0):
-    """Whether a rank passed the phase, as the results of a run have it."""
+    """Whether a rank passed the phase according to the results of a run."""
     return any(rank["state"] == "passed" for rank in results["phases"][phase]["ranks"])
 
 
 def expect_bad(cluster, batch, number, job_state, run_state, *words):
-    """The job has that state, the measured results exist, and no process is left."""
+    """Checks that job and run ended in these states, the words are in the output, and no process is left."""
     assert cluster.wait_end(number)[0] == job_state, (cluster.job(number), batch.logs())
     batch.follow(status=1)
     (run,) = batch.states()
@@ -86,8 +86,8 @@ def on_one_cluster(tests):
 
 
 def run_lists(lists, more=()):
-    """Without arguments all lists at once, by their names, each on a cluster; `more` have clusters of their own. With
-    the name of a list or of a test: that one."""
+    """Runs all lists at once, each on one cluster, and the tests of `more`, which make their own clusters. If the
+    command line names a list or a test, runs only that."""
     each = {test.__name__: on_one_cluster([test]) for tests in lists.values() for test in tests}
     whole = {**{name: on_one_cluster(tests) for name, tests in lists.items()}, **{test.__name__: test for test in more}}
     main({**each, **whole} if len(sys.argv) > 1 else whole, at_once=3)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the machines of host_*.xml, in hwloc's format 2, into this folder.
 
-They are laid out as 8-GPU servers are (two processors, PCIe switches with two GPUs each, NICs on the switches or on the
-processors), with four cores a processor, and were made rather than recorded: they name no host, and every case of the
-choice of NICs is in one of them. Those of recorded_hosts.py are real ones.
+They have the structure of servers with 8 GPUs (two processors, PCIe switches with two GPUs each, NICs on the switches
+or on the processors), with four cores in each processor. They are not recorded from real hosts, so they name none. They
+cover every case of the choice of NICs. The machines of recorded_hosts.py are real ones.
 """
 import itertools
 import pathlib
@@ -14,7 +14,7 @@ DISPLAY = ("0300", "1a03:2000", "1a03:2000")
 NVME = ("0108", "144d:a80a", "144d:a801")
 INFINIBAND = ("0207", "15b3:1021", "15b3:0041")
 ETHERNET = ("0200", "15b3:101f", "15b3:0001")
-CORES = 4  # of a processor
+CORES = 4  # of each processor
 
 
 class Host:
@@ -58,7 +58,7 @@ class Host:
         self.end(depth)
 
     def switch(self, depth, bus, parts):
-        """A root port, and below it a switch, of which each part has a port of its own."""
+        """A root port, and below it a switch with a separate port for each part."""
         def ports(deeper):
             for i, part in enumerate(parts):
                 first = bus + 4 + 2 * i
@@ -134,7 +134,7 @@ def at_root(host, depth, bus, parts):
 
 
 def ten_nics():
-    """Eight GPUs; a NIC for each on its switch, and two more, for storage, at the processors."""
+    """Eight GPUs; each has a NIC on its switch, and two more NICs, for storage, are at the processors."""
     host = Host()
 
     def package(number):
@@ -151,7 +151,7 @@ def ten_nics():
 
 
 def four_nics():
-    """Eight GPUs; four NICs, one for each switch with two GPUs, but deeper: behind a switch of their own."""
+    """Eight GPUs; four NICs, one for each switch with two GPUs, each behind another switch and so one level deeper."""
     host = Host()
 
     def package(number):
@@ -192,7 +192,7 @@ def no_nic():
 
 
 def far_nic():
-    """One GPU, and the one NIC at the other processor."""
+    """One GPU, and one NIC at the other processor."""
     host = Host()
     host.write("far_nic", [lambda depth: at_root(host, depth, 0x10, [gpu(host)]),
                            lambda depth: at_root(host, depth, 0x90, [nic(host, 0)])])

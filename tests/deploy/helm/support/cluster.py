@@ -1,8 +1,8 @@
 """A cluster of one host for the chart's pods: podman runs them on a network with names.
 
-The pods run the tool of the build that is tested, in the image. podman takes Pods and ConfigMaps, so pod templates are
-taken out of their Jobs, tokens out of their Secrets, and the names of headless Services become aliases of the pods that
-they select.
+The pods run the tool of the tested build in the image. podman accepts only Pods and ConfigMaps. So this file takes pod
+templates out of their Jobs and tokens out of their Secrets, and gives pods the names of headless Services that select
+them as aliases.
 """
 import base64
 import copy
@@ -18,7 +18,7 @@ import time
 
 from chart import of_kind, render, templates, yaml
 
-BUILT = pathlib.Path(os.environ["WEFT"]).parent  # the tool, and its plug-ins beside it
+BUILT = pathlib.Path(os.environ["WEFT"]).parent  # the folder of the tool and of its plug-ins
 SAVED = BUILT / "weft-image.tar"
 PLACE = "/opt/weft"
 PATH = f"{PLACE}:/usr/bin:/bin"
@@ -54,7 +54,7 @@ def need():
 
 
 def load():
-    """Takes the image that the test of images has saved, if it has."""
+    """Loads the image that the test of images has saved. False: there is none, or it does not load."""
     global loaded
     loaded = SAVED.exists() and podman("load", "--input", SAVED, check=False).returncode == 0
     return loaded
@@ -67,7 +67,7 @@ def done():
 
 
 class Cluster:
-    """The pods of releases, by their names."""
+    """A podman network with the pods of releases, which have names."""
     numbers = itertools.count()
 
     def __init__(self):
@@ -88,7 +88,8 @@ class Cluster:
         self.folder.cleanup()
 
     def make(self, release, values, role=None):
-        """Makes pods, and starts none: their names, masters last. `role`: of which pods."""
+        """Makes the pods of a release, with role "test" the pods of `helm test`, and starts none. Returns their names,
+        masters last."""
         values = {"image": IMAGE, "imagePullPolicy": "Never", **values}
         documents = render(values=values, name=release)
         maps = of_kind(documents, "ConfigMap")
@@ -113,7 +114,7 @@ class Cluster:
         inside["volumeMounts"].append({"name": "built", "mountPath": PLACE, "readOnly": True})
         more = [{"name": "JOB_COMPLETION_INDEX", "value": str(number)}, {"name": "PATH", "value": PATH}]
         inside["env"] = [*(self.plain(e, documents) for e in inside["env"]), *more]
-        inside.pop("ports", None)  # podman would take them on this host
+        inside.pop("ports", None)  # podman would open them on this host
         self.keep_apart(pod["spec"], name)
         path = pathlib.Path(self.folder.name, f"{name}.yaml")
         path.write_text(yaml.safe_dump_all([*of_kind(documents, "ConfigMap"), pod]))
@@ -126,20 +127,20 @@ class Cluster:
         return name
 
     def play(self, name):
-        """Makes the pod of the file, in this network by all its names."""
+        """Makes the pod from its file, and connects it to this network with all its names."""
         podman("kube", "play", "--start=false", "--network", self.name, self.files[name])
         infra = podman("pod", "inspect", name, "--format", "{{.InfraContainerID}}").stdout.strip()
         podman("network", "disconnect", self.name, infra)
         podman("network", "connect", *[f"--alias={a}" for a in self.aliases[name]], self.name, infra)
 
     def start_successor(self, name):
-        """As a Job does: another pod of the same template, in the place of one that was killed."""
+        """Replaces a killed pod by another pod of the same template, as a Job does."""
         podman("pod", "rm", "-f", "-t", "0", name)
         self.play(name)
         self.start(name)
 
     def keep_apart(self, spec, name):
-        """podman makes a volume of each emptyDir, by its name, for all pods; in Kubernetes each pod has its own."""
+        """Gives each pod its own volumes for emptyDir, as in Kubernetes; podman would share those of the same name."""
         own = {v["name"]: f"{self.name}-{name}-{v['name']}" for v in spec["volumes"] if "emptyDir" in v}
         for one in [*spec["volumes"], *(m for c in spec["containers"] for m in c["volumeMounts"])]:
             one["name"] = own.get(one["name"], one["name"])
@@ -164,7 +165,7 @@ class Cluster:
 
     @staticmethod
     def status(name, seconds=120):
-        """The exit status of a pod's container, when it has ended."""
+        """Waits for the end of a pod's container; returns its exit status."""
         try:
             return int(podman("wait", f"{name}-weft", timeout=seconds).stdout)
         except subprocess.TimeoutExpired:
