@@ -1,14 +1,13 @@
 // Rows that cross to another host once (host/send/): ranks on two declared hosts. The test counts network traffic where
 // it is posted. Carriers, readers and sources are killed and stopped at critical moments, and the oracle checks every
 // remaining rank. Operations by a route are in once_by_route.c.
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmocka_all.h"
 
 #include "base/time/clock.h"
-#include "ep/remote/support/strikes.h"
+#include "ep/remote/support/scenarios.h"
 
 enum { MEASURED = 6 };
 
@@ -212,84 +211,22 @@ static bool live(struct rank *rank, void *arg) {
 }
 
 static void run_scenario(struct story told) {
-  bool stops = told.strikes == CARRIER_STOPPED_BEFORE || told.strikes == READER_STOPPED;
-  bool survives = stops || told.strikes == SOURCE_LIES;
-  for (uint32_t ranks = 4; ranks <= RANKS; ranks += 2) {
-    struct setup setup = drawn;
-    setup.timeout_ms = stops ? 2000 : 2 * DEADLINE_MS; // no operation ends by its deadline, unless a rank is stopped
-    setup.layout = ranks == 4 ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
-    told.ranks = ranks;
-    told.cannot_map = -1;
-    told.board = processes_share(sizeof *told.board);
-    struct processes processes;
-    processes_start(&processes, ranks, &setup, live, &told);
-    if (stops)
-      wake(&processes, &told);
-    bool good = true;
-    for (uint32_t i = 0; i < ranks; i++)
-      good &= processes_expect(&processes, i, (int32_t)i == told.victim && !survives ? SIGKILL : 0);
-    assert_true(good);
-    assert_int_equal(told.board->wrong, 0);
-    assert_int_equal(told.board->fenced, survives);
-    assert_true(told.strikes == SOURCE_KILLED || told.board->struck);
-    assert_true(told.strikes != CARRIER_KILLED_AFTER || told.board->read_of_the_dead > 0);
-    processes_end(&processes);
-  }
-}
-
-static void a_carrier_dies_before_its_rows_have_arrived(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = CARRIER_KILLED_BEFORE, .victim = CARRIER});
-}
-
-static void a_carrier_dies_before_its_rows_are_read(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = CARRIER_KILLED_AFTER, .victim = CARRIER});
-}
-
-static void a_carrier_is_stopped_before_its_rows_have_arrived(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = CARRIER_STOPPED_BEFORE, .victim = CARRIER});
-}
-
-static void a_source_dies_when_one_rank_has_its_piece(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = SOURCE_KILLED, .victim = SOURCE});
-}
-
-static void a_reader_dies(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = READER_KILLED, .victim = READER});
-}
-
-// What it reads is overwritten meanwhile.
-static void a_reader_is_stopped_past_the_deadline(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = READER_STOPPED, .victim = READER});
-}
-
-// A row beyond the window, and one in the window of a rank that nobody is.
-static void a_source_that_lies_is_excluded(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(0, 65535)});
-  run_scenario((struct story){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(12345, 0)});
+  struct setup setup = drawn;
+  scenario_run(told, 4, setup, live);
+  setup.layout = WEFT_EP_PER_EXPERT;
+  scenario_run(told, RANKS, setup, live);
 }
 
 int main(void) {
   setenv("WEFT_TEST_HOSTS", "2", 0);
   setenv("WEFT_EP_TRANSPORT", "shm", 0);
   setenv("WEFT_ADDRESS", "127.0.0.1", 0);
+  scenario_of_test = run_scenario;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_token_crosses_once_for_each_host),
       cmocka_unit_test(a_rank_that_cannot_map_gets_rows_of_its_own),
       cmocka_unit_test(rows_are_not_overwritten_while_a_neighbour_reads_them),
-      cmocka_unit_test(a_carrier_dies_before_its_rows_have_arrived),
-      cmocka_unit_test(a_carrier_dies_before_its_rows_are_read),
-      cmocka_unit_test(a_carrier_is_stopped_before_its_rows_have_arrived),
-      cmocka_unit_test(a_source_dies_when_one_rank_has_its_piece),
-      cmocka_unit_test(a_reader_dies),
-      cmocka_unit_test(a_reader_is_stopped_past_the_deadline),
-      cmocka_unit_test(a_source_that_lies_is_excluded),
+      SCENARIOS,
   };
   return cmocka_run_group_tests_name("ep_once", tests, NULL, NULL);
 }

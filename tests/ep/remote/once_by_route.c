@@ -1,6 +1,5 @@
 // Dispatches by a route whose rows cross to another host once: they bring the same bits as ordinary ones, and each
 // token's row crosses once. Carriers, readers and sources are killed and stopped, as in once.c.
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 
 #include "base/random.h"
 #include "base/time/clock.h"
-#include "ep/remote/support/strikes.h"
+#include "ep/remote/support/scenarios.h"
 #include "ep/support/routes.h"
 
 enum { TOKENS = 60, HIDDEN = 256, TOPK = 6, DRAWS = 8, REPEATS = 3 };
@@ -233,63 +232,7 @@ static bool live(struct rank *rank, void *arg) {
 }
 
 static void run_scenario(struct story told) {
-  bool stops = told.strikes == CARRIER_STOPPED_BEFORE || told.strikes == READER_STOPPED;
-  bool survives = stops || told.strikes == SOURCE_LIES;
-  struct setup setup = small();
-  setup.timeout_ms = stops ? 2000 : 2 * DEADLINE_MS; // no operation ends by its deadline, unless a rank is stopped
-  told.ranks = 4;
-  told.cannot_map = -1;
-  told.board = processes_share(sizeof *told.board);
-  struct processes processes;
-  processes_start(&processes, told.ranks, &setup, live, &told);
-  if (stops)
-    wake(&processes, &told);
-  bool good = true;
-  for (uint32_t i = 0; i < told.ranks; i++)
-    good &= processes_expect(&processes, i, (int32_t)i == told.victim && !survives ? SIGKILL : 0);
-  assert_true(good);
-  assert_int_equal(told.board->fenced, survives);
-  assert_true(told.strikes == SOURCE_KILLED || told.board->struck);
-  assert_true(told.strikes != CARRIER_KILLED_AFTER || told.board->read_of_the_dead > 0);
-  processes_end(&processes);
-}
-
-static void a_carrier_dies_before_its_rows_have_arrived(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = CARRIER_KILLED_BEFORE, .victim = CARRIER});
-}
-
-static void a_carrier_dies_before_its_rows_are_read(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = CARRIER_KILLED_AFTER, .victim = CARRIER});
-}
-
-static void a_carrier_is_stopped_before_its_rows_have_arrived(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = CARRIER_STOPPED_BEFORE, .victim = CARRIER});
-}
-
-static void a_source_dies_when_one_rank_has_its_piece(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = SOURCE_KILLED, .victim = SOURCE});
-}
-
-static void a_reader_dies(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = READER_KILLED, .victim = READER});
-}
-
-// What it reads is overwritten meanwhile.
-static void a_reader_is_stopped_past_the_deadline(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = READER_STOPPED, .victim = READER});
-}
-
-// A row beyond the window, and one in the window of a rank that nobody is.
-static void a_source_that_lies_is_excluded(void **state) {
-  (void)state;
-  run_scenario((struct story){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(0, 65535)});
-  run_scenario((struct story){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(12345, 0)});
+  scenario_run(told, 4, small(), live);
 }
 
 int main(void) {
@@ -297,15 +240,10 @@ int main(void) {
   setenv("WEFT_EP_TRANSPORT", "shm", 0);
   setenv("WEFT_ADDRESS", "127.0.0.1", 0);
   setenv("WEFT_TEST_WINDOW", "25", 0);
+  scenario_of_test = run_scenario;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_row_crosses_once_and_brings_the_same_bits),
-      cmocka_unit_test(a_carrier_dies_before_its_rows_have_arrived),
-      cmocka_unit_test(a_carrier_dies_before_its_rows_are_read),
-      cmocka_unit_test(a_carrier_is_stopped_before_its_rows_have_arrived),
-      cmocka_unit_test(a_source_dies_when_one_rank_has_its_piece),
-      cmocka_unit_test(a_reader_dies),
-      cmocka_unit_test(a_reader_is_stopped_past_the_deadline),
-      cmocka_unit_test(a_source_that_lies_is_excluded),
+      SCENARIOS,
   };
   return cmocka_run_group_tests_name("ep_once_by_route", tests, NULL, NULL);
 }

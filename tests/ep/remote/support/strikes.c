@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cmocka_all.h"
@@ -155,16 +154,4 @@ bool knows_all(struct rank *rank) {
         return false;
     }
   return true;
-}
-
-void wake(const struct processes *processes, const struct story *of) {
-  int status;
-  pid_t pid = processes->pids[of->victim];
-  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
-  assert_true(WIFSTOPPED(status));
-  uint64_t before = of->board->operations[2];
-  while (of->board->operations[2] < before + STEPS_AFTER / 2 && !clock_passed(deadline))
-    poll(NULL, 0, 5);
-  kill(pid, SIGCONT);
 }

@@ -57,7 +57,5 @@ bool maps(int32_t rank);
 bool shares_rows(int32_t rank);
 // Whether this rank knows of all ranks of the other host which windows they read.
 bool knows_all(struct rank *rank);
-// Waits until the victim has been stopped and the others have long gone on without it, and wakes it.
-void wake(const struct processes *processes, const struct story *of);
 
 #endif
