@@ -8,6 +8,7 @@ from weft_compat_ep._events import Config, EventHandle, EventOverlap
 
 from ._elastic_buffer import ElasticBuffer, EPHandle
 from .buffer import Buffer, topk_idx_t
+from .hybrid_ep_buffer import HybridEPBuffer
 from .utils.envs import get_logical_domain_size, get_physical_domain_size
 
 take_name("deep_ep")
@@ -15,5 +16,5 @@ take_name("deep_ep")
 __version__ = "2.1.0"
 """version of the original interface that this module implements"""
 
-__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "get_logical_domain_size",
-           "get_physical_domain_size", "topk_idx_t"]
+__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "HybridEPBuffer",
+           "get_logical_domain_size", "get_physical_domain_size", "topk_idx_t"]

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from weft_compat_ep._arguments import Sizes, check_whole, experts_of_rank
+from weft_compat_ep._arguments import check_whole, experts_of_rank
 from weft_compat_ep._buffer import CommonBuffer
 from weft_compat_ep._calls import AnyEvent, Bias, biases, finished, processors_of, values_of, wait_for
+from weft_compat_ep._engines import Engines
 from weft_compat_ep._events import WINDOW_BYTES, Config, EventHandle, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
-from weft_compat_ep._rows import aligned, check_tensors, dispatch_layout, places, sizes_of, token_limit
+from weft_compat_ep._rows import aligned, check_tensors, dispatch_layout, places, token_limit
 from weft_compat_ep._throughput import Form, Kept, Throughput
 
 DEFAULT_SMS = 24
@@ -65,7 +66,8 @@ class EPHandle:
         if self.kept.expert_end is not None:
             return self.kept.expert_end
         alignment = self.expert_alignment
-        return ((self.kept.expert_rows + (alignment - 1)) // alignment * alignment).cumsum(0).int()
+        ends: torch.Tensor = ((self.kept.expert_rows + (alignment - 1)) // alignment * alignment).cumsum(0).int()
+        return ends
 
     @functools.cached_property
     def recv_src_metadata(self) -> torch.Tensor:
@@ -116,10 +118,10 @@ class ElasticBuffer(CommonBuffer):
         self.deterministic, self.prefer_overlap_with_compute = deterministic, prefer_overlap_with_compute
         self.allow_hybrid_mode, self.allow_multiple_reduction = allow_hybrid_mode, allow_multiple_reduction
         self.num_allocated_qps = num_allocated_qps or self.get_theoretical_num_qps(DEFAULT_SMS)
-        self._seconds, self._op_seconds = float(num_cpu_timeout_secs), float(num_gpu_timeout_secs)
-        self._engines: dict[Sizes, Throughput] = {}
-        self._destroyed = False
+        self._seconds = float(num_cpu_timeout_secs)
         self._meeting = Meeting.by_exchange(self.rank_idx, gather)
+        self._engines = Engines(self._meeting, range(self.num_ranks), self._seconds, float(num_gpu_timeout_secs))
+        self._destroyed = False
 
     # --- other calls of the original ---
 
@@ -166,7 +168,7 @@ class ElasticBuffer(CommonBuffer):
         """Returns when all ranks have reached it, and their earlier launches have run; the host always waits."""
         del use_comm_stream, with_cpu_sync, sequential
         self._check_alive()
-        engine = next(reversed(self._engines.values()), None)
+        engine = self._engines.newest()
         if engine is not None:
             engine.rank.barrier()
         else:
@@ -217,8 +219,8 @@ class ElasticBuffer(CommonBuffer):
                 raise ValueError(f"x: {values.shape[0]} tokens, and num_max_tokens_per_rank says that there is room "
                                  f"for {most} of a rank")
             # One group is used for all calls with fewer tokens: programs pass another number for each size of a batch.
-            engine = self._engine_for(values, experts_of_rank(num_experts, self.num_ranks),
-                                      max(most, self.num_max_tokens_per_rank))
+            engine = self._engines.get(values, experts_of_rank(num_experts, self.num_ranks),
+                                       max(most, self.num_max_tokens_per_rank))
             form = form._replace(tokens=most * self.num_ranks)
             if do_cpu_sync is not None and not do_cpu_sync:
                 form = form._replace(worst=_worst_rows(engine, topk_idx.shape[-1], form))
@@ -244,21 +246,12 @@ class ElasticBuffer(CommonBuffer):
                                            self._processors(num_sms or handle.num_sms))
         return out, weights, finished(async_with_compute_stream, x, topk_weights, bias, out, weights)
 
-    def _engine_for(self, x: torch.Tensor, experts_per_rank: int, tokens: int) -> Throughput:
-        sizes = sizes_of(tokens, x.shape[-1], experts_per_rank, self.num_ranks, "cuda" if x.is_cuda else "host")
-        engine = self._engines.get(sizes)
-        if engine is None:
-            engine = self._engines[sizes] = Throughput(
-                self._meeting, sizes, range(self.num_ranks), seconds=self._seconds, op_seconds=self._op_seconds,
-                part="-".join(map(str, sizes)))
-        return engine
-
     @staticmethod
     def _processors(num_sms: int) -> int:
         return processors_of(Config(num_sms or DEFAULT_SMS), 0)
 
     def _kept_of(self, handle: Any) -> Kept:
-        if not isinstance(handle, EPHandle) or handle.kept.engine not in self._engines.values():
+        if not isinstance(handle, EPHandle) or handle.kept.engine not in self._engines:
             raise TypeError("handle: what a dispatch of this buffer has answered is wanted")
         return handle.kept
 
@@ -276,10 +269,8 @@ class ElasticBuffer(CommonBuffer):
     # --- the end ---
 
     def _close(self) -> None:
-        for engine in self._engines.values():
-            engine.close()
+        self._engines.close()
         self._meeting.close()
-        self._engines.clear()
 
 
 def _worst_rows(engine: Throughput, topk: int, form: Form) -> int:

@@ -22,6 +22,11 @@ DEFAULT_TIMEOUT_S = 100.0
 """a rank that does not take part in an operation for this time is lost; WEFT_DEEP_EP_TIMEOUT changes it"""
 
 
+def timeout_s() -> float:
+    """Seconds after which a rank that does not come is lost."""
+    return float(os.environ.get("WEFT_DEEP_EP_TIMEOUT", DEFAULT_TIMEOUT_S))
+
+
 class Buffer(ThroughputCalls):
     """One rank of a group of torch.distributed (`group`) or of mpi4py (`comm`).
 
@@ -40,7 +45,7 @@ class Buffer(ThroughputCalls):
         self.low_latency_mode = low_latency_mode
         self.num_nvl_bytes, self.num_rdma_bytes = num_nvl_bytes, num_rdma_bytes
         self.explicitly_destroy, self.enable_shrink = explicitly_destroy, enable_shrink
-        self._seconds = float(os.environ.get("WEFT_DEEP_EP_TIMEOUT", DEFAULT_TIMEOUT_S))
+        self._seconds = timeout_s()
         self._masked: set[int] = set()
         self._engines: dict[Sizes, Engine] = {}
         self._last: dict[tuple[int, int, int], Engine] = {}

@@ -119,7 +119,8 @@ class ReceiveSet:
         self.memory = x.untyped_storage(), memory
         self.sizes = self.memory[0].nbytes(), form.bytes
         self.weak = tuple(StorageWeakRef(one) for one in self.memory)
-        counts: list[tuple[Any, Any]] = [(torch.Tensor._use_count, tensor) for tensor in self.tensors]
+        any_tensor: Any = torch.Tensor  # whose type does not show _use_count in every version of torch
+        counts: list[tuple[Any, Any]] = [(any_tensor._use_count, tensor) for tensor in self.tensors]
         counts += [(requires_grad, tensor) for tensor in self.tensors if tensor.is_floating_point()]
         counts += [(getrefcount, one) for one in self.memory]
         counts += [(use_count, one.cdata) for one in self.weak]

@@ -68,10 +68,13 @@ class Kept:
         """int32 [n]: rank that each received token came from; -1: none"""
         self.src_token: torch.Tensor
         """int32 [n]: its index there; -1: none"""
+        self.local: torch.Tensor
+        """int32 [n][top-k]: local experts of each received token at their places, -1: of another rank"""
 
     def note_sources(self, arrays: Arrays, count: int) -> None:
-        """Keeps where the tokens came from, out of the arrays of a rank-major receive."""
+        """Keeps where the tokens came from, and their experts, out of the arrays of a rank-major receive."""
         self._range = arrays.range
+        self.local = first_rows(arrays.selected, count)
         self.src_rank, self.src_token = first_rows(arrays.src_rank, count), first_rows(arrays.src_token, count)
 
     @functools.cached_property
@@ -193,9 +196,10 @@ class Throughput(Member):
             kept.note_sources(arrays, kept.rows)
             return Received(data, first_rows(arrays.selected, kept.rows), first_rows(arrays.weights, kept.rows), kept)
         assert probe is not None and probe.arrays is not None
-        count = self._most_of(form) if counted is None else counted.rows
+        # Each received token has a row at least, so no more tokens come than there is room for rows.
+        count = min(self._most_of(form), kept.rows) if counted is None else counted.rows
         kept.note_sources(probe.arrays, count)
-        kept.slot, kept.expert_end = pad_rows(first_rows(arrays.selected, count), count), arrays.expert_end
+        kept.slot, kept.expert_end = first_rows(arrays.selected, count), arrays.expert_end
         return Received(data, None, spread(first_rows(probe.arrays.weights, count), kept.slot, kept.rows), kept)
 
     def rows_again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, form: Form) -> Any:

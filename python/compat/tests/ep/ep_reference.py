@@ -96,6 +96,6 @@ class Launches(TorchDispatchMode):
         answer = call(*args, **(kwargs or {}))
         name = call.overloadpacket.__name__
         is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in call._schema.returns)
-        if not is_view and not name.startswith(("empty", "_local_scalar")):
+        if not is_view and not name.startswith(("empty", "is_pinned", "_local_scalar")):
             self.names.append(name)
         return answer

@@ -1,5 +1,5 @@
-"""The high-throughput calls of `deep_ep` and `nixl_ep`, and `ElasticBuffer`: ranks as processes on CPU tensors, and on
-GPUs where there are two, against a plain reference."""
+"""The high-throughput calls of `deep_ep` and `nixl_ep`, of `ElasticBuffer` and of `HybridEPBuffer`: ranks as processes
+on CPU tensors, and on GPUs where there are two, against a plain reference."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def test_killed_rank(device: str) -> None:
 @pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("operations", 2), ("mistakes", 2)])
 def test_elastic_buffer(what: str, ranks: int, device: str) -> None:
     run("ep_elastic_ranks", what, ranks, device=device)
+
+
+@pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("permutes", 3), ("training", 2), ("mistakes", 2)])
+def test_hybrid_ep_buffer(what: str, ranks: int, device: str) -> None:
+    run("ep_hybrid_ranks", what, ranks, device=device)
 
 
 def test_nixl_ep() -> None:
