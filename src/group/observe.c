@@ -32,7 +32,7 @@ void group_update_lost(struct group_machine *m, const char *reason) {
   m->lost = lost;
   // Claims may have run out while their owners could not reach the store either: gives the owners time to restore them.
   if (!lost)
-    m->grace_until = m->wary_until = m->now + m->ttl_ns;
+    m->grace_until = m->view_grace_until = m->now + m->ttl_ns;
   emit(m, lost ? GROUP_EVENT_STORE_LOST : GROUP_EVENT_STORE_BACK, NULL, -1, 0);
 }
 
@@ -309,8 +309,8 @@ void group_observe_all(struct group_machine *m, const struct weft_store_list *li
   m->revision = list->revision;
   if (m->standing == GROUP_OPENING && (m->stored || m->num_founders == 0))
     m->grace_until = m->now + m->ttl_ns; // it cannot know whether there was an outage before its start
-  if (m->join_only && !m->stored && m->wary_until == 0)
-    m->wary_until = m->now + m->ttl_ns; // the members' claims are not back either
+  if (m->join_only && !m->stored && m->view_grace_until == 0)
+    m->view_grace_until = m->now + m->ttl_ns; // the members' claims are not back either
   m->synced = true;
   settle_view(m);
   group_shows(m);

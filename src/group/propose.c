@@ -48,7 +48,7 @@ static bool founders_ready(const struct group_machine *m) {
 // Whether the newest view, which the store does not have any more, belongs to a dead group, and not to a group whose
 // members still have to come back after an outage.
 static bool is_left_behind(struct group_machine *m) {
-  return !group_is_alive(m, m->view) && group_due(m, m->grace_until) && group_due(m, m->wary_until);
+  return !group_is_alive(m, m->view) && group_due(m, m->grace_until) && group_due(m, m->view_grace_until);
 }
 
 static bool may_found(struct group_machine *m) {

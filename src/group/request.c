@@ -94,7 +94,7 @@ static bool is_kept(struct group_machine *m, int32_t rank) {
 // Whether the view itself may have to be restored before a new process claims a rank. Founders know that there was
 // none.
 static bool may_lack_view(struct group_machine *m) {
-  return !m->stored && m->num_founders == 0 && m->standing == GROUP_OPENING && !group_due(m, m->wary_until);
+  return !m->stored && m->num_founders == 0 && m->standing == GROUP_OPENING && !group_due(m, m->view_grace_until);
 }
 
 // The free rank for that place, -1 when so many are not free: it waits, some of those before it may be gone.
@@ -338,7 +338,7 @@ void group_machine_watch(struct group_machine *m, uint64_t now_ns, const struct 
   case WEFT_STORE_EVENT_RESET:
     m->watch_lost = false;
     m->synced = false;
-    m->grace_until = m->wary_until = m->now + m->ttl_ns;
+    m->grace_until = m->view_grace_until = m->now + m->ttl_ns;
     group_update_lost(m, NULL);
     break;
   }

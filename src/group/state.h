@@ -157,9 +157,9 @@ struct group_machine {
   bool holding;          // a transaction was answered: wait until its effect is visible
   int64_t hold_revision; // it is visible at this revision; 0: at any change
   uint64_t hold_until;
-  uint64_t grace_until; // until then a claim that has gone says nothing about its owner
-  uint64_t wary_until;  // until then the store may have lost an absent view
-  int64_t need_mod;     // revision of the view for which a change is needed; -1: none
+  uint64_t grace_until;      // until then a claim may be absent although its owner lives
+  uint64_t view_grace_until; // until then the view may be absent because the store has lost it
+  int64_t need_mod;          // revision of the view for which a change is needed; -1: none
   uint64_t need_since, need_delay, conflict_delay;
   uint32_t conflicts;
   struct group_txn_builder builder;

@@ -43,9 +43,9 @@ int lead_begin_phase(struct node *node, uint32_t phase) {
 // the store is late and not the ranks (node/loop.c). When the store answers again, reports have the time of one lease
 // to arrive. A store that fails again and again gets no more time than one that never answers.
 uint64_t lead_late_ns(const struct node *node) {
-  uint64_t deadline = node->lead->deadline_ns, wary = node->store.silent_ns ? CLOCK_NEVER : node->store.wary_ns;
+  uint64_t deadline = node->lead->deadline_ns, grace = node->store.silent_ns ? CLOCK_NEVER : node->store.lease_grace_ns;
   uint64_t last = deadline + (node_store_timeout_s(node) + RUN_LEASE_TTL_S) * UINT64_C(1000000000);
-  uint64_t late = deadline > wary ? deadline : wary;
+  uint64_t late = deadline > grace ? deadline : grace;
   return late < last ? late : last;
 }
 

@@ -28,7 +28,8 @@ static int wait_for_something(struct node *node, struct pollfd *fds, uint64_t de
 static void restore_if_lost(struct node *node, const char *key) {
   char own[RUN_KEY_SIZE];
   run_key(own, &node->keys, "agent/%u", node->id);
-  if (strcmp(key, own) == 0 || node_restore_is_on(node) || node->store.silent_ns || !clock_passed(node->store.wary_ns))
+  if (strcmp(key, own) == 0 || node_restore_is_on(node) || node->store.silent_ns ||
+      !clock_passed(node->store.lease_grace_ns))
     node_restore_begin(node);
 }
 

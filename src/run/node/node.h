@@ -84,7 +84,7 @@ struct node_store {
   int64_t run_lease, own_lease; // for the lead both are the same; 0: no lease yet
   uint64_t renew_ns;            // when the lease has to be renewed next
   uint64_t silent_ns;           // since when the store has not answered; 0: it answers
-  uint64_t wary_ns;             // until this time an expired lease may have expired because the store did not answer
+  uint64_t lease_grace_ns;      // until this time an expired lease may have expired because the store did not answer
 };
 
 // For a follower: its place among the nodes for which the lead has places.

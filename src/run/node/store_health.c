@@ -17,7 +17,7 @@ void node_retry(struct node *node) {
 void node_store_answered(struct node *node) {
   if (!node->store.silent_ns)
     return;
-  node->store.wary_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000);
+  node->store.lease_grace_ns = clock_deadline_ms(RUN_LEASE_TTL_S * 1000);
   progress_say(&node->progress, "the store %s answers again, after %.1f s", node->store.endpoints,
                (double)(clock_ns() - node->store.silent_ns) / 1e9);
   node->store.silent_ns = 0;

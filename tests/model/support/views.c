@@ -193,7 +193,7 @@ static bool is_due(const struct search *s, enum step step, int i) {
     return !asked && !g->retry && g->keepalive == 2 && g->standing != GROUP_LEFT && g->standing != GROUP_FENCED &&
            !g->closing && own_lease_is_gone(w, i);
   case STEP_TTL:
-    return (g->grace || g->wary) && ttl_may_pass(w, i);
+    return (g->grace || g->view_grace) && ttl_may_pass(w, i);
   case STEP_LEAVE:
     return m->leaves == 1;
   case STEP_WITHDRAW:
@@ -267,7 +267,7 @@ static void act(struct play *p, enum step step, int i) {
     m->keepalive_at = NOW_NS;
     break;
   case STEP_TTL:
-    m->grace_until = m->wary_until = NOW_NS;
+    m->grace_until = m->view_grace_until = NOW_NS;
     break;
   case STEP_LEAVE:
     me->leaves = 2;

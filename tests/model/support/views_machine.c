@@ -71,7 +71,7 @@ static void load_timers(struct group_machine *m, const struct machine *s) {
   m->view_keepalive_at = NOW_NS + LATER_NS;
   m->hold_until = NOW_NS + (s->hold_runs ? LATER_NS : 0);
   m->grace_until = NOW_NS + (s->grace ? LATER_NS : 0);
-  m->wary_until = NOW_NS + (s->wary ? LATER_NS : 0);
+  m->view_grace_until = NOW_NS + (s->view_grace ? LATER_NS : 0);
   m->need_since = NOW_NS;
   m->need_delay = s->turn ? TURN_NS : 0;
   m->conflict_delay = s->backoff ? TURN_NS : 0;
@@ -154,7 +154,7 @@ static void save_timers(const struct group_machine *m, struct machine *s) {
   s->keepalive = m->keepalive_at <= NOW_NS ? 0 : m->retry && m->keepalive_at == m->retry_at ? 1 : 2;
   s->hold_runs = m->holding && m->hold_until > NOW_NS;
   s->grace = m->grace_until > NOW_NS;
-  s->wary = m->wary_until > NOW_NS;
+  s->view_grace = m->view_grace_until > NOW_NS;
   bool needed = m->need_mod == m->stored_mod;
   s->need_mod = (num)(needed ? m->need_mod : -1);
   s->turn = needed && m->need_delay > 0;

@@ -56,9 +56,9 @@ struct request {
 struct machine {
   uint8_t synced, watching, late_ticket, standing, founding, leaving, closing, closed;
   uint8_t busy, kind, of_view_lease, retry, conflicts, holding, requests_fail, lost, watch_lost;
-  uint8_t keepalive;     // 0: due now, 1: due with the retry, 2: later
-  uint8_t grace, wary;   // whether these times run
-  uint8_t turn, backoff; // whether these delays of a change run
+  uint8_t keepalive;         // 0: due now, 1: due with the retry, 2: later
+  uint8_t grace, view_grace; // whether these times run
+  uint8_t turn, backoff;     // whether these delays of a change run
   uint8_t retry_runs, hold_runs;
   uint8_t offering, offered, wanted, sent, unknown, leaves;
   num rank, revision, stored, stored_mod, stored_lease, stored_seen, view;
