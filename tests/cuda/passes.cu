@@ -31,14 +31,14 @@ struct buffers {
 
 using sums = std::vector<std::vector<std::vector<uint16_t>>>; // [rank][operation]
 
-struct story : group {
+struct scenario : group {
   bool ok = true;
   std::vector<std::vector<buffers>> of; // [rank][operation]
   // In pinned memory: the joiner's first operation as its device has it then, and the places of its rows with another.
   device_record *first;
   std::vector<uint32_t *> places;
 
-  explicit story(uint32_t ranks) : group(small(ranks)), of(ranks, std::vector<buffers>(OPS)), places(ranks) {
+  explicit scenario(uint32_t ranks) : group(small(ranks)), of(ranks, std::vector<buffers>(OPS)), places(ranks) {
     each([&](rank &r) {
       for (uint64_t op = 0; op < OPS; op++)
         of[r.index][op] = make(r, op);
@@ -153,7 +153,7 @@ struct story : group {
 };
 
 sums plain_sums(uint32_t ranks) {
-  story plain(ranks);
+  scenario plain(ranks);
   plain.each([&](rank &r) {
     for (uint64_t op = COMMON; op < OPS; op++)
       plain.operate(r, op);
@@ -167,7 +167,7 @@ sums plain_sums(uint32_t ranks) {
 bool a_joiner_passes_over() {
   printf("a joiner passes over a rank that counts it later\n");
   const sums want = plain_sums(2);
-  story g(2);
+  scenario g(2);
   g.restart(g.ranks[0], 0, 1);
   g.restart(g.ranks[1], FIRST, 2);
   g.each([&](rank &r) {
@@ -188,7 +188,7 @@ bool a_joiner_passes_over() {
 bool both_pass_over() {
   printf("a rank that adopts the joiner's view too late, and the joiner, pass over each other\n");
   const sums want = plain_sums(3);
-  story g(3);
+  scenario g(3);
   g.restart(g.ranks[0], 0, 1);
   g.restart(g.ranks[1], 0, 1);
   g.restart(g.ranks[2], FIRST, 2);

@@ -1,5 +1,5 @@
-// The state machine of a group's member on a store that anybody writes into. An input is a story, a line for each step:
-// a letter, and what belongs to it.
+// The state machine of a group's member on a store that anybody writes into. An input is a scenario, a line for each
+// step: a letter, and what belongs to it.
 //
 //   t MS            so much time passes          p KEY VALUE     somebody puts, and the watch says so
 //   q ERR           carries out the machine's    d KEY           somebody deletes, likewise
@@ -36,7 +36,7 @@ struct key {
   int64_t created, changed, lease;
 };
 
-struct story {
+struct scenario {
   struct group_machine *machine;
   bool changes; // a change is wished
   struct key keys[MAX_KEYS];
@@ -58,50 +58,50 @@ static struct weft_store_kv kv_of(const struct key *key) {
                                 .lease = key->lease};
 }
 
-static void deliver(struct story *story, enum weft_store_event_kind kind, const struct key *key) {
-  struct weft_store_event event = {.kind = kind, .revision = story->revision};
+static void deliver(struct scenario *scenario, enum weft_store_event_kind kind, const struct key *key) {
+  struct weft_store_event event = {.kind = kind, .revision = scenario->revision};
   struct weft_store_kv kv;
   if (key) {
     kv = kv_of(key);
     event.kv = &kv;
   }
-  if (story->watching)
-    group_machine_watch(story->machine, story->now_ns, &event);
+  if (scenario->watching)
+    group_machine_watch(scenario->machine, scenario->now_ns, &event);
 }
 
-static struct key *find(struct story *story, const char *name) {
-  for (size_t i = 0; i < story->num_keys; i++)
-    if (strcmp(story->keys[i].name, name) == 0)
-      return &story->keys[i];
+static struct key *find(struct scenario *scenario, const char *name) {
+  for (size_t i = 0; i < scenario->num_keys; i++)
+    if (strcmp(scenario->keys[i].name, name) == 0)
+      return &scenario->keys[i];
   return NULL;
 }
 
-static void put(struct story *story, const char *name, const void *value, size_t size, int64_t lease) {
-  struct key *key = find(story, name);
-  if (!key && story->num_keys == MAX_KEYS)
+static void put(struct scenario *scenario, const char *name, const void *value, size_t size, int64_t lease) {
+  struct key *key = find(scenario, name);
+  if (!key && scenario->num_keys == MAX_KEYS)
     return;
   if (!key) {
-    key = &story->keys[story->num_keys++];
-    *key = (struct key){.name = strdup(name), .created = story->revision};
+    key = &scenario->keys[scenario->num_keys++];
+    *key = (struct key){.name = strdup(name), .created = scenario->revision};
   }
   free(key->value);
   key->value = malloc(size + 1);
   memcpy(key->value, value, size);
   key->value[size] = '\0';
   key->size = size;
-  key->changed = story->revision;
+  key->changed = scenario->revision;
   key->lease = lease;
-  deliver(story, WEFT_STORE_EVENT_PUT, key);
+  deliver(scenario, WEFT_STORE_EVENT_PUT, key);
 }
 
-static void drop(struct story *story, const char *name) {
-  struct key *key = find(story, name);
+static void drop(struct scenario *scenario, const char *name) {
+  struct key *key = find(scenario, name);
   if (!key)
     return;
   struct key gone = *key;
-  *key = story->keys[--story->num_keys];
-  struct key deletion = {.name = gone.name, .changed = story->revision};
-  deliver(story, WEFT_STORE_EVENT_DELETE, &deletion);
+  *key = scenario->keys[--scenario->num_keys];
+  struct key deletion = {.name = gone.name, .changed = scenario->revision};
+  deliver(scenario, WEFT_STORE_EVENT_DELETE, &deletion);
   free(gone.name);
   free(gone.value);
 }
@@ -116,76 +116,76 @@ static void check_txn(const struct weft_store_txn *txn) {
   }
 }
 
-static void run_txn(struct story *story, const struct weft_store_txn *txn, struct group_answer *answer) {
+static void run_txn(struct scenario *scenario, const struct weft_store_txn *txn, struct group_answer *answer) {
   check_txn(txn);
   answer->succeeded = true;
   for (size_t i = 0; i < txn->num_compares; i++) {
     const struct weft_store_compare *compare = &txn->compares[i];
-    const struct key *key = find(story, compare->key);
+    const struct key *key = find(scenario, compare->key);
     int64_t number = !key ? 0 : compare->target == WEFT_STORE_CREATE ? key->created : key->changed;
     FUZZ_CHECK(compare->target == WEFT_STORE_CREATE || compare->target == WEFT_STORE_MOD);
     answer->succeeded &= number == compare->number;
   }
-  story->revision += answer->succeeded;
+  scenario->revision += answer->succeeded;
   for (size_t i = 0; answer->succeeded && i < txn->num_success; i++) {
     const struct weft_store_op *op = &txn->success[i];
     if (op->kind == WEFT_STORE_PUT)
-      put(story, op->key, op->value, op->value_len, op->lease);
+      put(scenario, op->key, op->value, op->value_len, op->lease);
     else
-      drop(story, op->key);
+      drop(scenario, op->key);
   }
-  answer->revision = story->revision;
+  answer->revision = scenario->revision;
 }
 
 static int by_name(const void *a, const void *b) {
   return strcmp((*(struct weft_store_kv *const *)a)->key, (*(struct weft_store_kv *const *)b)->key);
 }
 
-static void answer_read(struct story *story, struct group_answer *answer) {
+static void answer_read(struct scenario *scenario, struct group_answer *answer) {
   struct weft_store_kv kvs[MAX_KEYS], *places[MAX_KEYS];
-  struct weft_store_list list = {.kvs = places, .revision = story->revision};
-  for (; list.count < story->num_keys; list.count++) {
-    kvs[list.count] = kv_of(&story->keys[list.count]);
+  struct weft_store_list list = {.kvs = places, .revision = scenario->revision};
+  for (; list.count < scenario->num_keys; list.count++) {
+    kvs[list.count] = kv_of(&scenario->keys[list.count]);
     places[list.count] = &kvs[list.count];
   }
   qsort(places, list.count, sizeof *places, by_name);
   list.total = list.count;
   answer->list = &list;
-  story->watching = false;
-  group_machine_answer(story->machine, story->now_ns, answer);
+  scenario->watching = false;
+  group_machine_answer(scenario->machine, scenario->now_ns, answer);
 }
 
-static void end_lease(struct story *story, int64_t lease) {
-  story->revision++;
-  for (size_t i = story->num_keys; i > 0; i--)
-    if (i <= story->num_keys && story->keys[i - 1].lease == lease)
-      drop(story, story->keys[i - 1].name);
+static void end_lease(struct scenario *scenario, int64_t lease) {
+  scenario->revision++;
+  for (size_t i = scenario->num_keys; i > 0; i--)
+    if (i <= scenario->num_keys && scenario->keys[i - 1].lease == lease)
+      drop(scenario, scenario->keys[i - 1].name);
 }
 
 // Carries out the next request, if there is one; `err` other than 0: it fails so instead.
-static bool carry_out(struct story *story, int err) {
+static bool carry_out(struct scenario *scenario, int err) {
   struct group_request request;
   uint64_t wake_ns;
-  if (!group_machine_request(story->machine, story->now_ns, &request, &wake_ns))
+  if (!group_machine_request(scenario->machine, scenario->now_ns, &request, &wake_ns))
     return false;
-  struct group_answer answer = {.err = err, .reason = err ? "as the story has it" : NULL};
+  struct group_answer answer = {.err = err, .reason = err ? "as the scenario has it" : NULL};
   if (err == 0 && request.kind == GROUP_REQUEST_READ) {
-    answer_read(story, &answer);
+    answer_read(scenario, &answer);
     return true;
   }
   if (err == 0 && request.kind == GROUP_REQUEST_TXN)
-    run_txn(story, request.txn, &answer);
+    run_txn(scenario, request.txn, &answer);
   else if (err == 0 && request.kind == GROUP_REQUEST_REVOKE)
-    end_lease(story, request.lease);
+    end_lease(scenario, request.lease);
   else if (request.kind == GROUP_REQUEST_GRANT) {
     FUZZ_CHECK(request.ttl_s > 0);
-    answer.lease = err ? 0 : ++story->leases;
+    answer.lease = err ? 0 : ++scenario->leases;
   }
   if (request.kind == GROUP_REQUEST_WATCH) {
     FUZZ_CHECK(request.revision > 0);
-    story->watching = err == 0;
+    scenario->watching = err == 0;
   }
-  group_machine_answer(story->machine, story->now_ns, &answer);
+  group_machine_answer(scenario->machine, scenario->now_ns, &answer);
   return true;
 }
 
@@ -197,28 +197,28 @@ static void check_view(const struct group_view *view) {
   }
 }
 
-static void take_view(struct story *story, const struct group_view *view) {
-  const struct group_view *before = story->view;
+static void take_view(struct scenario *scenario, const struct group_view *view) {
+  const struct group_view *before = scenario->view;
   check_view(view);
   FUZZ_CHECK(!before || !group_view_equal(before, view));
   FUZZ_CHECK(!before || view->epoch > before->epoch ||
-             !group_view_has(before, group_machine_rank(story->machine), incarnation));
+             !group_view_has(before, group_machine_rank(scenario->machine), incarnation));
   group_view_unref(before);
-  story->view = group_view_ref(view);
+  scenario->view = group_view_ref(view);
 }
 
-static void take_events(struct story *story) {
+static void take_events(struct scenario *scenario) {
   struct group_event event;
-  while (group_machine_event(story->machine, &event)) {
+  while (group_machine_event(scenario->machine, &event)) {
     if (event.kind == GROUP_EVENT_VIEW)
-      take_view(story, event.view);
+      take_view(scenario, event.view);
     group_view_unref(event.view);
   }
 }
 
 // Everything that can be asked without changing anything.
-static void look(const struct story *story) {
-  const struct group_machine *machine = story->machine;
+static void look(const struct scenario *scenario) {
+  const struct group_machine *machine = scenario->machine;
   const struct group_view *view = group_machine_view(machine);
   struct text missing = {0};
   uint64_t claimer;
@@ -234,13 +234,13 @@ static void look(const struct story *story) {
   group_machine_lost(machine);
   group_machine_missing_founders(machine, &missing);
   group_machine_barrier_missing(machine, "b", &missing);
-  if (story->changes && !group_machine_changed(machine))
+  if (scenario->changes && !group_machine_changed(machine))
     group_machine_change_missing(machine, &missing);
   text_free(&missing);
 }
 
-static void wish(struct story *story, char letter, const char *rest) {
-  struct group_machine *machine = story->machine;
+static void wish(struct scenario *scenario, char letter, const char *rest) {
+  struct group_machine *machine = scenario->machine;
   char *end;
   int32_t rank = (int32_t)((uint64_t)strtoull(rest, &end, 10) % CAPACITY);
   if (letter == 'f')
@@ -260,25 +260,25 @@ static void wish(struct story *story, char letter, const char *rest) {
   else if (letter == 'w')
     group_machine_withdraw(machine, rank, strtoull(end, NULL, 16));
   else if (letter == 'g' || letter == 'h')
-    group_machine_change(machine, (story->changes = letter == 'g') ? &change : NULL, removed);
+    group_machine_change(machine, (scenario->changes = letter == 'g') ? &change : NULL, removed);
   else if (letter == 'c')
-    group_machine_close(machine, story->now_ns + second);
+    group_machine_close(machine, scenario->now_ns + second);
 }
 
-static void write_key(struct story *story, char letter, char *rest, size_t size) {
+static void write_key(struct scenario *scenario, char letter, char *rest, size_t size) {
   char *space = memchr(rest, ' ', size), name[256];
   size_t length = space ? (size_t)(space - rest) : size;
   if (length == 0 || length > 200 || memchr(rest, '\0', length))
     return;
   snprintf(name, sizeof name, "%s%.*s", prefix, (int)length, rest);
-  story->revision++;
+  scenario->revision++;
   if (letter == 'p')
-    put(story, name, space ? space + 1 : "", space ? size - length - 1 : 0, 99);
+    put(scenario, name, space ? space + 1 : "", space ? size - length - 1 : 0, 99);
   else
-    drop(story, name);
+    drop(scenario, name);
 }
 
-static void step(struct story *story, char *line, size_t size) {
+static void step(struct scenario *scenario, char *line, size_t size) {
   static const int errors[] = {0,
                                WEFT_ERR_UNREACHABLE,
                                WEFT_ERR_TIMEOUT,
@@ -289,36 +289,36 @@ static void step(struct story *story, char *line, size_t size) {
   char letter = line[0], *rest = size > 1 ? line + 2 : line + 1;
   size_t left = size > 2 ? size - 2 : 0;
   if (letter == 't')
-    story->now_ns += strtoull(rest, NULL, 10) % 100000 * 1000000;
+    scenario->now_ns += strtoull(rest, NULL, 10) % 100000 * 1000000;
   else if (letter == 'q')
-    carry_out(story, errors[strtoull(rest, NULL, 10) % (sizeof errors / sizeof *errors)]);
+    carry_out(scenario, errors[strtoull(rest, NULL, 10) % (sizeof errors / sizeof *errors)]);
   else if (letter == 'p' || letter == 'd')
-    write_key(story, letter, rest, left);
+    write_key(scenario, letter, rest, left);
   else if (letter == 'l')
-    deliver(story, WEFT_STORE_EVENT_LOST, NULL);
+    deliver(scenario, WEFT_STORE_EVENT_LOST, NULL);
   else if (letter == 'b')
-    deliver(story, WEFT_STORE_EVENT_RESUMED, NULL);
+    deliver(scenario, WEFT_STORE_EVENT_RESUMED, NULL);
   else if (letter == 'x') {
-    deliver(story, WEFT_STORE_EVENT_RESET, NULL);
-    story->watching = false;
+    deliver(scenario, WEFT_STORE_EVENT_RESET, NULL);
+    scenario->watching = false;
   } else
-    wish(story, letter, rest);
+    wish(scenario, letter, rest);
 }
 
-static void end(struct story *story) {
-  uint64_t until_ns = story->now_ns + second;
-  group_machine_close(story->machine, until_ns);
-  for (int requests = 0; !group_machine_closed(story->machine);) {
-    if (carry_out(story, 0))
+static void end(struct scenario *scenario) {
+  uint64_t until_ns = scenario->now_ns + second;
+  group_machine_close(scenario->machine, until_ns);
+  for (int requests = 0; !group_machine_closed(scenario->machine);) {
+    if (carry_out(scenario, 0))
       FUZZ_CHECK(++requests <= CLOSE_REQUESTS);
     else
-      FUZZ_CHECK((story->now_ns += second / 100) <= until_ns + second);
-    take_events(story);
+      FUZZ_CHECK((scenario->now_ns += second / 100) <= until_ns + second);
+    take_events(scenario);
   }
-  group_machine_free(story->machine);
-  group_view_unref(story->view);
-  while (story->num_keys > 0) {
-    struct key *key = &story->keys[--story->num_keys];
+  group_machine_free(scenario->machine);
+  group_view_unref(scenario->view);
+  while (scenario->num_keys > 0) {
+    struct key *key = &scenario->keys[--scenario->num_keys];
     free(key->name);
     free(key->value);
   }
@@ -341,15 +341,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                           .incarnation = incarnation,
                                           .seed = 1};
   free(line);
-  struct story story = {.now_ns = second, .revision = 1};
-  FUZZ_CHECK(group_machine_new(&story.machine, &options) == 0);
+  struct scenario scenario = {.now_ns = second, .revision = 1};
+  FUZZ_CHECK(group_machine_new(&scenario.machine, &options) == 0);
   for (int i = 0; i < MAX_STEPS && (line = fuzz_line(&input, &size)); i++) {
     if (size > 0)
-      step(&story, line, size);
+      step(&scenario, line, size);
     free(line);
-    take_events(&story);
-    look(&story);
+    take_events(&scenario);
+    look(&scenario);
   }
-  end(&story);
+  end(&scenario);
   return 0;
 }

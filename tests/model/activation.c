@@ -81,7 +81,7 @@ static void a_mark_is_learnt_at_most_one_operation_apart(void **state) {
             .founders = 4, .last = 1, .crashes = 2, .marks = true, .down = true, .mortal = 3, .one_by_one = true});
 }
 
-// A rule that is left out is missed: the search finds a story that goes wrong.
+// A rule that is left out is missed: the search finds a scenario that goes wrong.
 static void every_rule_is_needed(void **state) {
   (void)state;
   static const struct {

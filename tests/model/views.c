@@ -1,5 +1,5 @@
-// Every story of a few members that agree on views, up to the bounds below, and for each rule a search that finds the
-// fault without it.
+// Every scenario of a few members that agree on views, up to the bounds below, and for each rule a search that finds
+// the fault without it.
 //
 // With arguments it makes one search of that size and prints what it covered; ranks: 0 the next one, 1 any, 2 rank 0:
 //   test_model_views founders joiners founding ranks leavers crashes losses cuts expiries empties [states [offers
@@ -104,7 +104,7 @@ static void joiners_are_taken_in_together(void **state) {
                (struct views_options){.founders = 2, .joiners = 2, .offers = true, .crashes = 1});
 }
 
-// A rule that is left out is missed: the search finds a story that goes wrong.
+// A rule that is left out is missed: the search finds a scenario that goes wrong.
 static void every_rule_is_needed(void **state) {
   (void)state;
   static const struct {

@@ -9,8 +9,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch, numbers  # noqa: E402
 from cluster import kill  # noqa: E402
-from stories import LONG, MANY, agents, expect_bad, has_measured, nothing_runs, processes_of, run_lists  # noqa: E402
-from stories import running  # noqa: E402
+from job_checks import LONG, MANY, agents, expect_bad, has_measured, nothing_runs, processes_of, run_lists  # noqa: E402
+from job_checks import running  # noqa: E402
 from tool import WEFT, wait_for  # noqa: E402
 
 SHORT = [[0, 1, 2, 3], [0, 1]]

@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch, numbers  # noqa: E402
 from cluster import Cluster  # noqa: E402
-from stories import LONG, MANY, agents, expect_bad, has_measured, run_lists, running  # noqa: E402
+from job_checks import LONG, MANY, agents, expect_bad, has_measured, run_lists, running  # noqa: E402
 from tool import wait_for  # noqa: E402
 
 

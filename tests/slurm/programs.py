@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch  # noqa: E402
 from cluster import Cluster  # noqa: E402
-from stories import run_lists  # noqa: E402
+from job_checks import run_lists  # noqa: E402
 
 BENCH = """
 [[Tests]]

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""hosts.py PROGRAM TRANSPORT STORY...: agents on three test hosts (network namespaces, veth links, an etcd). One host
-is cut off from the others and from the store: briefly, for longer than its peers wait, or for longer than its lease.
+"""hosts.py PROGRAM TRANSPORT SCENARIO...: agents on three test hosts (network namespaces, veth links, an etcd).
+
+One host is cut off from the others and from the store: briefly, for longer than its peers wait, or for longer than its
+lease.
 
 Agent a is on host 0, c on host 1, b on host 2, which is cut off.
 """
@@ -13,7 +15,7 @@ import sys
 from remote_hosts import FarEtcd, Hosts
 from tool import wait_for
 
-PROGRAM, TRANSPORT, *STORIES = sys.argv[1:]
+PROGRAM, TRANSPORT, *SCENARIOS = sys.argv[1:]
 DEADLINE_S = 90
 KEY = "/weft/test/agents/b"
 PLACES = {"a": 0, "b": 2, "c": 1}
@@ -283,6 +285,6 @@ def late_write_of_the_patient():
 
 ALL = {test.__name__: test for test in (for_a_moment, within_its_lease, longer_than_its_lease,
                                         unreachable_at_first, late_write, late_write_of_the_patient)}
-for name in STORIES or ALL:
+for name in SCENARIOS or ALL:
     print(name, flush=True)
     ALL[name]()

@@ -14,71 +14,71 @@ struct alarm {
   uint64_t due;             // 0: not set
 };
 
-struct story {
+struct scenario {
   struct wheel wheel;
   struct alarm alarms[TIMERS];
   uint64_t now, random;
 };
 
-static void set(struct story *story, struct alarm *alarm) {
+static void set(struct scenario *scenario, struct alarm *alarm) {
   static const uint64_t reach[] = {1, 20, TICK * 40, TICK * WHEEL_SLOTS, TICK * WHEEL_SLOTS * 5};
-  alarm->due = story->now + random_next(&story->random) % reach[random_next(&story->random) % 5] + 1;
-  wheel_set(&story->wheel, &alarm->timer, alarm->due);
+  alarm->due = scenario->now + random_next(&scenario->random) % reach[random_next(&scenario->random) % 5] + 1;
+  wheel_set(&scenario->wheel, &alarm->timer, alarm->due);
   assert_true(wheel_is_set(&alarm->timer));
 }
 
-static void change_one(struct story *story) {
-  struct alarm *alarm = &story->alarms[random_next(&story->random) % TIMERS];
-  if (random_next(&story->random) % 3) {
-    set(story, alarm);
+static void change_one(struct scenario *scenario) {
+  struct alarm *alarm = &scenario->alarms[random_next(&scenario->random) % TIMERS];
+  if (random_next(&scenario->random) % 3) {
+    set(scenario, alarm);
   } else {
-    wheel_cancel(&story->wheel, &alarm->timer);
+    wheel_cancel(&scenario->wheel, &alarm->timer);
     alarm->due = 0;
   }
 }
 
 // Takes out what is due: nothing before its time, and what is left is not due by more than a tick.
-static void expire(struct story *story) {
+static void expire(struct scenario *scenario) {
   struct wheel_timer *timer;
-  while ((timer = wheel_expire(&story->wheel, story->now))) {
+  while ((timer = wheel_expire(&scenario->wheel, scenario->now))) {
     struct alarm *alarm = (struct alarm *)timer;
-    assert_true(alarm->due != 0 && alarm->due <= story->now);
+    assert_true(alarm->due != 0 && alarm->due <= scenario->now);
     assert_false(wheel_is_set(timer));
     alarm->due = 0;
-    if (random_next(&story->random) % 2)
-      set(story, alarm);
-    if (random_next(&story->random) % 4 == 0)
-      change_one(story);
+    if (random_next(&scenario->random) % 2)
+      set(scenario, alarm);
+    if (random_next(&scenario->random) % 4 == 0)
+      change_one(scenario);
   }
   uint64_t earliest = UINT64_MAX;
   for (int i = 0; i < TIMERS; i++)
-    if (story->alarms[i].due && story->alarms[i].due < earliest)
-      earliest = story->alarms[i].due;
+    if (scenario->alarms[i].due && scenario->alarms[i].due < earliest)
+      earliest = scenario->alarms[i].due;
   if (earliest == UINT64_MAX) {
-    assert_true(wheel_next(&story->wheel) == UINT64_MAX);
+    assert_true(wheel_next(&scenario->wheel) == UINT64_MAX);
     return;
   }
-  assert_true(earliest + 2 * TICK > story->now);
-  assert_true(wheel_next(&story->wheel) <= earliest + 2 * TICK);
+  assert_true(earliest + 2 * TICK > scenario->now);
+  assert_true(wheel_next(&scenario->wheel) <= earliest + 2 * TICK);
 }
 
-static void test_stories(void **state) {
+static void test_scenarios(void **state) {
   (void)state;
   for (uint64_t seed = 1; seed <= 5; seed++) {
-    struct story *story = calloc(1, sizeof *story);
-    assert_non_null(story);
-    story->random = seed;
-    story->now = 1000000 * seed;
-    wheel_init(&story->wheel, TICK, story->now);
+    struct scenario *scenario = calloc(1, sizeof *scenario);
+    assert_non_null(scenario);
+    scenario->random = seed;
+    scenario->now = 1000000 * seed;
+    wheel_init(&scenario->wheel, TICK, scenario->now);
     printf("seed %d\n", (int)seed);
     for (int step = 0; step < STEPS; step++) {
-      for (uint64_t i = random_next(&story->random) % 4; i > 0; i--)
-        change_one(story);
-      bool sleeps = random_next(&story->random) % 100 == 0; // it was stopped for rounds
-      story->now += random_next(&story->random) % (sleeps ? TICK * WHEEL_SLOTS * 3 : TICK * 3);
-      expire(story);
+      for (uint64_t i = random_next(&scenario->random) % 4; i > 0; i--)
+        change_one(scenario);
+      bool sleeps = random_next(&scenario->random) % 100 == 0; // it was stopped for rounds
+      scenario->now += random_next(&scenario->random) % (sleeps ? TICK * WHEEL_SLOTS * 3 : TICK * 3);
+      expire(scenario);
     }
-    free(story);
+    free(scenario);
   }
 }
 
@@ -107,6 +107,6 @@ static void test_next(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_stories), cmocka_unit_test(test_next)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_next)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

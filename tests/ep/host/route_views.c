@@ -42,7 +42,7 @@ struct board {
   _Atomic uint32_t in_the_middle; // ranks that were told of the joiner in the middle of an operation
 };
 
-struct story {
+struct scenario {
   enum ending ending;
   enum weft_ep_layout layout;
   bool by_combine; // operations are combines by the route
@@ -52,21 +52,21 @@ struct story {
   struct board *board;
 };
 
-// What a rank of a story works with.
+// What a rank of a scenario works with.
 struct actor {
   struct rank *rank;
-  const struct story *story;
+  const struct scenario *scenario;
   struct draw draw;
   struct route_way way;
   weft_ep_route_t *route;
   struct brought first, second;
 };
 
-static void actor_new(struct actor *actor, struct rank *rank, const struct story *story) {
-  *actor = (struct actor){.rank = rank, .story = story};
+static void actor_new(struct actor *actor, struct rank *rank, const struct scenario *scenario) {
+  *actor = (struct actor){.rank = rank, .scenario = scenario};
   actor->draw = (struct draw){.seed = 41, .count = RANKS, .topk = TOPK, .even = true};
   actor->way =
-      (struct route_way){.layout = story->layout, .dtype = WEFT_EP_BF16, .renormalize = true, .keep_places = true};
+      (struct route_way){.layout = scenario->layout, .dtype = WEFT_EP_BF16, .renormalize = true, .keep_places = true};
   draw_make(&actor->draw, &rank->setup);
   brought_new(&actor->first, &rank->setup);
   brought_new(&actor->second, &rank->setup);
@@ -97,14 +97,14 @@ static int go(struct actor *actor, uint64_t *op) {
   way_recv(rank, &actor->way, brought);
   way_answers(rank, 8, brought);
   struct weft_ep_combine_args combine = way_combine(rank, &actor->draw, &actor->way, brought);
-  if (actor->story->by_combine)
+  if (actor->scenario->by_combine)
     return weft_ep_combine_route(rank->ep, actor->route, &combine, &brought->result, op);
   struct weft_ep_dispatch_args args = way_dispatch(rank, &actor->draw, &actor->way, rank->x);
   args.route = actor->route;
   args.topk_idx = NULL;
   args.topk_weights = NULL;
   int rc = weft_ep_dispatch(rank->ep, &args, &brought->recv, &brought->info, op);
-  if (rc == 0 && actor->story->ending == DIES_BEFORE_COMBINE && rank->index == LAST)
+  if (rc == 0 && actor->scenario->ending == DIES_BEFORE_COMBINE && rank->index == LAST)
     kill(getpid(), SIGKILL);
   return rc != 0 ? rc : weft_ep_combine(rank->ep, *op, &combine, &brought->result);
 }
@@ -169,13 +169,13 @@ static bool check_missing(struct actor *actor, bool absent) {
   return true;
 }
 
-// --- stories ---
+// --- scenarios ---
 
 // Goes by the route until an operation without the last rank has ended AFTER times; each operation has to be whole, or
 // to say that nothing came of that rank.
 static bool go_on_without(struct actor *actor) {
   struct rank *rank = actor->rank;
-  const struct story *story = actor->story;
+  const struct scenario *scenario = actor->scenario;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   for (uint32_t after = 0; after < AFTER;) {
     int32_t view[CAPACITY];
@@ -186,16 +186,16 @@ static bool go_on_without(struct actor *actor) {
     if (rc != 0)
       return rank_fail(rank, "by the route: %s: %s", weft_err_name(rc), weft_last_error());
     // An operation may adopt a newer view than it began with: it says in which one it ran.
-    bool out = (story->by_combine ? count : actor->second.info.num_ranks) == LAST;
+    bool out = (scenario->by_combine ? count : actor->second.info.num_ranks) == LAST;
     bool rows_lost = out || actor->second.info.num_lost > 0;
-    if (!story->by_combine && !check_rows(actor, rows_lost, way_flows() && !out))
+    if (!scenario->by_combine && !check_rows(actor, rows_lost, way_flows() && !out))
       return false;
     if (actor->second.info.num_lost > 0 && actor->second.lost[0] != LAST)
       return rank_fail(rank, "rank %d was lost", actor->second.lost[0]);
     if (!check_missing(actor, out || actor->second.result.num_missing > 0))
       return false;
     after += out;
-    atomic_fetch_add(out ? &story->board->without[rank->index] : &story->board->whole[rank->index], 1);
+    atomic_fetch_add(out ? &scenario->board->without[rank->index] : &scenario->board->whole[rank->index], 1);
     if (clock_passed(deadline))
       return rank_fail(rank, "the view without rank %d did not come", LAST);
   }
@@ -238,11 +238,11 @@ static void die_early(void *arg, uint32_t rows_written, uint32_t peers_done) {
 static bool end_well(struct actor *actor) {
   struct rank *rank = actor->rank;
   bool last = rank->index == LAST;
-  if (last && actor->story->ending == LEAVES)
+  if (last && actor->scenario->ending == LEAVES)
     return leave(actor);
-  if (last && actor->story->ending == DIES_IN_DISPATCH && actor->story->by_combine)
+  if (last && actor->scenario->ending == DIES_IN_DISPATCH && actor->scenario->by_combine)
     kill(getpid(), SIGKILL); // a combine by a route writes no row in its dispatch
-  if (last && actor->story->ending == DIES_IN_DISPATCH)
+  if (last && actor->scenario->ending == DIES_IN_DISPATCH)
     ep_fault_set(rank->ep, die, NULL);
   if (last) {
     uint64_t op;
@@ -253,17 +253,17 @@ static bool end_well(struct actor *actor) {
 }
 
 static bool act(struct rank *rank, void *arg) {
-  const struct story *story = arg;
+  const struct scenario *scenario = arg;
   static const int32_t founders[RANKS] = {0, 1, 2, 3};
   struct actor actor;
   if (!rank_open(rank, &rank->setup, rank->index, founders, RANKS) || !rank_activate(rank))
     return false;
-  actor_new(&actor, rank, story);
-  atomic_fetch_add(&story->board->founded, 1); // who dies does so when all are there
+  actor_new(&actor, rank, scenario);
+  atomic_fetch_add(&scenario->board->founded, 1); // who dies does so when all are there
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  while (atomic_load(&story->board->founded) < RANKS && !clock_passed(deadline))
+  while (atomic_load(&scenario->board->founded) < RANKS && !clock_passed(deadline))
     sched_yield();
-  if (rank->index == LAST && story->ending == DIES_IN_FILL)
+  if (rank->index == LAST && scenario->ending == DIES_IN_FILL)
     ep_fault_set(rank->ep, die_early, NULL);
   bool good = !rank->error[0] && fill(&actor) && end_well(&actor);
   actor_free(&actor);
@@ -275,61 +275,61 @@ static struct setup small(void) {
       .capacity = CAPACITY, .tokens = TOKENS, .hidden = HIDDEN, .topk = TOPK, .experts = EXPERTS, .timeout_ms = 5000};
 }
 
-static void run_scenario(struct story story) {
-  story.board = processes_share(sizeof *story.board);
+static void run_scenario(struct scenario scenario) {
+  scenario.board = processes_share(sizeof *scenario.board);
   struct processes processes;
   struct setup setup = small();
-  processes_start(&processes, RANKS, &setup, act, &story);
+  processes_start(&processes, RANKS, &setup, act, &scenario);
   bool good = true;
   for (uint32_t i = 0; i < RANKS; i++)
-    good &= processes_expect(&processes, i, i == LAST && story.ending != LEAVES ? SIGKILL : 0);
+    good &= processes_expect(&processes, i, i == LAST && scenario.ending != LEAVES ? SIGKILL : 0);
   processes_end(&processes);
   assert_true(good);
   for (uint32_t i = 0; i < LAST; i++)
-    assert_int_equal(story.board->without[i], AFTER);
-  munmap(story.board, sizeof *story.board);
+    assert_int_equal(scenario.board->without[i], AFTER);
+  munmap(scenario.board, sizeof *scenario.board);
 }
 
 static void a_rank_leaves(void **state) {
   (void)state;
-  run_scenario((struct story){.ending = LEAVES, .layout = WEFT_EP_RANK_MAJOR});
-  run_scenario((struct story){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT});
-  run_scenario((struct story){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT, .by_combine = true});
+  run_scenario((struct scenario){.ending = LEAVES, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct scenario){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct scenario){.ending = LEAVES, .layout = WEFT_EP_PER_EXPERT, .by_combine = true});
 }
 
 static void a_rank_dies_in_a_dispatch(void **state) {
   (void)state;
-  run_scenario((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR});
-  run_scenario((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_PER_EXPERT});
-  run_scenario((struct story){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
+  run_scenario((struct scenario){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct scenario){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct scenario){.ending = DIES_IN_DISPATCH, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
 }
 
 // What had come of its rows by then has places in the route, and what had not has none, or places too.
 static void a_rank_dies_in_the_dispatch_that_fills(void **state) {
   (void)state;
-  run_scenario((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR});
-  run_scenario((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_PER_EXPERT});
-  run_scenario((struct story){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
+  run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
 }
 
 static void a_rank_dies_before_its_combine(void **state) {
   (void)state;
-  run_scenario((struct story){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_RANK_MAJOR});
-  run_scenario((struct story){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_PER_EXPERT});
+  run_scenario((struct scenario){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_RANK_MAJOR});
+  run_scenario((struct scenario){.ending = DIES_BEFORE_COMBINE, .layout = WEFT_EP_PER_EXPERT});
 }
 
 // --- a joiner ---
 
-static bool is_final(const struct story *story, const int32_t *view, uint32_t count) {
+static bool is_final(const struct scenario *scenario, const int32_t *view, uint32_t count) {
   bool joined = count > 0 && view[count - 1] == LAST;
-  for (uint32_t i = 0; i < count && story->dies; i++)
-    joined &= view[i] != story->victim;
+  for (uint32_t i = 0; i < count && scenario->dies; i++)
+    joined &= view[i] != scenario->victim;
   return joined;
 }
 
 static void die_at(void *arg, uint32_t rows_written, uint32_t peers_done) {
-  const struct story *story = arg;
-  bool there = peers_done == story->drawn % 3 && rows_written >= 1 + 2 * peers_done + story->drawn / 3 % 4;
+  const struct scenario *scenario = arg;
+  bool there = peers_done == scenario->drawn % 3 && rows_written >= 1 + 2 * peers_done + scenario->drawn / 3 % 4;
   if (there || rows_written == 16) // likewise
     kill(getpid(), SIGKILL);
 }
@@ -337,20 +337,20 @@ static void die_at(void *arg, uint32_t rows_written, uint32_t peers_done) {
 // The victim goes on until the joiner has connected, or until the view with it is agreed on, and then for up to three
 // operations.
 static void maybe_die(const struct actor *actor, uint32_t *left) {
-  const struct story *story = actor->story;
+  const struct scenario *scenario = actor->scenario;
   int32_t view[CAPACITY];
   uint32_t count;
-  if (!story->dies || actor->rank->index != story->victim)
+  if (!scenario->dies || actor->rank->index != scenario->victim)
     return;
   weft_ep_committed_view(actor->rank->ep, NULL, view, CAPACITY, &count);
   enum weft_ep_rank_state states[RANKS];
   weft_ep_states(actor->rank->ep, states, RANKS, NULL);
-  bool comes = story->drawn / 4096 % 2 ? states[LAST] != WEFT_EP_ABSENT : count > 0 && view[count - 1] == LAST;
+  bool comes = scenario->drawn / 4096 % 2 ? states[LAST] != WEFT_EP_ABSENT : count > 0 && view[count - 1] == LAST;
   if (!comes || (*left)-- > 0)
     return;
-  if (story->by_combine || story->drawn / 64 % 4 == 0)
+  if (scenario->by_combine || scenario->drawn / 64 % 4 == 0)
     kill(getpid(), SIGKILL);
-  ep_fault_set(actor->rank->ep, die_at, (void *)story);
+  ep_fault_set(actor->rank->ep, die_at, (void *)scenario);
   *left = 0;
 }
 
@@ -360,7 +360,7 @@ static bool fill_and_go(struct actor *actor, uint32_t *refused) {
   struct rank *rank = actor->rank;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   bool filled = false;
-  uint32_t left = (uint32_t)(actor->story->drawn / 256 % 4);
+  uint32_t left = (uint32_t)(actor->scenario->drawn / 256 % 4);
   for (uint32_t after = 0; after < AFTER;) {
     maybe_die(actor, &left);
     uint64_t op = weft_ep_next_op(rank->ep);
@@ -381,14 +381,14 @@ static bool fill_and_go(struct actor *actor, uint32_t *refused) {
     if (rc != 0 && rc != WEFT_ERR_CONFLICT && rc != WEFT_ERR_PROTOCOL)
       return rank_fail(rank, "operation %llu: %s: %s", (unsigned long long)op, weft_err_name(rc), weft_last_error());
     if (rc == WEFT_ERR_CONFLICT)
-      atomic_store(&actor->story->board->conflict[rank->index], op + 1);
+      atomic_store(&actor->scenario->board->conflict[rank->index], op + 1);
     if (rc == WEFT_ERR_CONFLICT && strstr(weft_last_error(), "joined in the middle"))
-      atomic_fetch_add(&actor->story->board->in_the_middle, 1);
+      atomic_fetch_add(&actor->scenario->board->in_the_middle, 1);
     *refused += rc != 0;
     int32_t view[CAPACITY];
     uint32_t count;
     weft_ep_view(rank->ep, NULL, view, CAPACITY, &count);
-    after += rc == 0 && filled && is_final(actor->story, view, count);
+    after += rc == 0 && filled && is_final(actor->scenario, view, count);
     filled = rc == 0;
     if (clock_passed(deadline))
       return rank_fail(rank, "a view of all ranks did not come");
@@ -397,21 +397,21 @@ static bool fill_and_go(struct actor *actor, uint32_t *refused) {
 }
 
 static bool join(struct rank *rank, void *arg) {
-  const struct story *story = arg;
+  const struct scenario *scenario = arg;
   static const int32_t founders[LAST] = {0, 1, 2};
   bool founder = rank->index != LAST;
   struct actor actor;
   uint32_t refused = 0;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  while (!founder && atomic_load(&story->board->founded) < LAST && !clock_passed(deadline))
+  while (!founder && atomic_load(&scenario->board->founded) < LAST && !clock_passed(deadline))
     sched_yield();
   if (!rank_open(rank, &rank->setup, rank->index, founder ? founders : NULL, founder ? LAST : 0) ||
       !rank_activate(rank))
     return false;
-  atomic_fetch_add(&story->board->founded, founder);
-  actor_new(&actor, rank, story);
+  atomic_fetch_add(&scenario->board->founded, founder);
+  actor_new(&actor, rank, scenario);
   bool good = !rank->error[0] && fill_and_go(&actor, &refused);
-  if (good && founder && refused != 1 && !story->dies)
+  if (good && founder && refused != 1 && !scenario->dies)
     good = rank_fail(rank, "%u calls were refused", refused);
   actor_free(&actor);
   return good;
@@ -420,23 +420,23 @@ static bool join(struct rank *rank, void *arg) {
 // All are told before the same operation, none waits, and a new route serves all.
 static void a_rank_joins(void **state) {
   (void)state;
-  struct story story = {.ending = JOINS, .layout = WEFT_EP_RANK_MAJOR};
+  struct scenario scenario = {.ending = JOINS, .layout = WEFT_EP_RANK_MAJOR};
   for (int by_combine = 0; by_combine < 2; by_combine++) {
-    story.by_combine = by_combine;
-    story.board = processes_share(sizeof *story.board);
+    scenario.by_combine = by_combine;
+    scenario.board = processes_share(sizeof *scenario.board);
     struct processes processes;
     struct setup setup = small();
-    processes_start(&processes, RANKS, &setup, join, &story);
+    processes_start(&processes, RANKS, &setup, join, &scenario);
     bool good = true;
     for (uint32_t i = 0; i < RANKS; i++)
       good &= processes_expect(&processes, i, 0);
     processes_end(&processes);
     assert_true(good);
     for (uint32_t i = 1; i < LAST; i++)
-      assert_int_equal(story.board->conflict[i], story.board->conflict[0]);
-    assert_true(story.board->conflict[0] > 0);
-    assert_int_equal(story.board->conflict[LAST], 0);
-    munmap(story.board, sizeof *story.board);
+      assert_int_equal(scenario.board->conflict[i], scenario.board->conflict[0]);
+    assert_true(scenario.board->conflict[0] > 0);
+    assert_int_equal(scenario.board->conflict[LAST], 0);
+    munmap(scenario.board, sizeof *scenario.board);
   }
 }
 
@@ -447,24 +447,24 @@ static void a_rank_joins_while_another_dies(void **state) {
   const uint64_t rounds = support_slowed() ? 12 : 40;
   uint32_t in_the_middle = 0;
   for (uint64_t round = 0; round < rounds; round++) {
-    struct story story = {.ending = JOINS,
-                          .layout = WEFT_EP_PER_EXPERT,
-                          .by_combine = round % 4 == 3,
-                          .dies = true,
-                          .victim = (int32_t)(round % LAST),
-                          .drawn = random_mix(round),
-                          .board = processes_share(sizeof *story.board)};
+    struct scenario scenario = {.ending = JOINS,
+                                .layout = WEFT_EP_PER_EXPERT,
+                                .by_combine = round % 4 == 3,
+                                .dies = true,
+                                .victim = (int32_t)(round % LAST),
+                                .drawn = random_mix(round),
+                                .board = processes_share(sizeof *scenario.board)};
     struct processes processes;
     struct setup setup = small();
-    processes_start(&processes, RANKS, &setup, join, &story);
+    processes_start(&processes, RANKS, &setup, join, &scenario);
     bool good = true;
     for (uint32_t i = 0; i < RANKS; i++)
-      good &= processes_expect(&processes, i, (int32_t)i == story.victim ? SIGKILL : 0);
+      good &= processes_expect(&processes, i, (int32_t)i == scenario.victim ? SIGKILL : 0);
     processes_end(&processes);
     if (!good)
       fail_msg("round %d", (int)round);
-    in_the_middle += story.board->in_the_middle;
-    munmap(story.board, sizeof *story.board);
+    in_the_middle += scenario.board->in_the_middle;
+    munmap(scenario.board, sizeof *scenario.board);
   }
   print_message("%u ranks were told of a joiner in the middle of an operation\n", in_the_middle);
 }

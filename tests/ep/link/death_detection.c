@@ -31,7 +31,7 @@ struct board {
   _Atomic uint32_t lost[RANKS]; // that told a loss
 };
 
-struct story {
+struct scenario {
   struct board *board;
   int32_t victim;
   int ends[2]; // a pipe; the children live until its writing end is closed
@@ -44,14 +44,14 @@ static void die(void *arg, uint32_t rows_written, uint32_t peers_done) {
 }
 
 // Forks a child that has every descriptor of this process, then sees to its own death.
-static bool leave_a_child(struct rank *rank, const struct story *story) {
+static bool leave_a_child(struct rank *rank, const struct scenario *scenario) {
   pid_t child = fork();
   if (child < 0)
     return rank_fail(rank, "cannot fork");
   if (child == 0) {
     char byte;
-    close(story->ends[1]);
-    while (read(story->ends[0], &byte, 1) < 0 && errno == EINTR)
+    close(scenario->ends[1]);
+    while (read(scenario->ends[0], &byte, 1) < 0 && errno == EINTR)
       ;
     _exit(0);
   }
@@ -61,12 +61,12 @@ static bool leave_a_child(struct rank *rank, const struct story *story) {
 
 static bool live(struct rank *rank, void *arg) {
   static const int32_t all[RANKS] = {0, 1, 2};
-  const struct story *story = arg;
-  if (rank->index != story->victim)
-    close(story->ends[1]);
+  const struct scenario *scenario = arg;
+  if (rank->index != scenario->victim)
+    close(scenario->ends[1]);
   if (!rank_open(rank, &rank->setup, rank->index, all, RANKS) || !rank_activate(rank) || !rank_operate_n(rank, 5))
     return false;
-  if (rank->index == story->victim && !leave_a_child(rank, story))
+  if (rank->index == scenario->victim && !leave_a_child(rank, scenario))
     return false;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   uint32_t after = 0;
@@ -74,8 +74,8 @@ static bool live(struct rank *rank, void *arg) {
     uint64_t began = clock_ns();
     if (!rank_operate(rank))
       return false;
-    story->board->late[rank->index] += clock_ns() - began >= TIMEOUT_MS * 1000000ull;
-    story->board->lost[rank->index] += rank->info.num_lost + rank->result.num_lost > 0;
+    scenario->board->late[rank->index] += clock_ns() - began >= TIMEOUT_MS * 1000000ull;
+    scenario->board->lost[rank->index] += rank->info.num_lost + rank->result.num_lost > 0;
     after += rank->info.num_ranks == RANKS - 1;
     if (after == AFTER)
       weft_ep_set_mark(rank->ep, 1);
@@ -84,24 +84,24 @@ static bool live(struct rank *rank, void *arg) {
 }
 
 static void run_scenario(int32_t victim) {
-  struct story story = {.board = processes_share(sizeof *story.board), .victim = victim};
+  struct scenario scenario = {.board = processes_share(sizeof *scenario.board), .victim = victim};
   struct processes processes;
-  assert_int_equal(pipe(story.ends), 0);
+  assert_int_equal(pipe(scenario.ends), 0);
   assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-  processes_start(&processes, RANKS, &(struct setup){.tokens = 8, .timeout_ms = TIMEOUT_MS}, live, &story);
-  close(story.ends[0]);
+  processes_start(&processes, RANKS, &(struct setup){.tokens = 8, .timeout_ms = TIMEOUT_MS}, live, &scenario);
+  close(scenario.ends[0]);
   for (int32_t i = 0; i < RANKS; i++) {
     int status = processes_reap(&processes, (uint32_t)i);
     if (i == victim ? !WIFSIGNALED(status) : !WIFEXITED(status) || WEXITSTATUS(status) != 0)
       fail_msg("rank %d ended with status %d: %s", i, status, processes.errors[i]);
   }
-  close(story.ends[1]);
+  close(scenario.ends[1]);
   assert_true(waitpid(-1, NULL, 0) > 0); // the child, which has become this process's
   for (int32_t i = 0; i < RANKS; i++) {
     if (i == victim)
       continue;
-    assert_true(story.board->lost[i] >= 1);
-    assert_int_equal(story.board->late[i], 0);
+    assert_true(scenario.board->lost[i] >= 1);
+    assert_int_equal(scenario.board->late[i], 0);
   }
   processes_end(&processes);
 }

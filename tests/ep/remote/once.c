@@ -14,7 +14,7 @@ enum { MEASURED = 6 };
 // Counts the last operation's tokens: pairs of a token and a rank of the other host that gets it, and rows that have to
 // cross for them; and the bytes that carry all that.
 static void expect(struct rank *rank) {
-  struct board *board = story->board;
+  struct board *board = scenario->board;
   uint32_t tokens = pattern_tokens(&rank->pattern, rank->info.op, rank->index);
   uint64_t local = 0, pairs = 0, words = 0, crossed = 0;
   for (uint32_t t = 0; t < tokens; t++) {
@@ -23,7 +23,7 @@ static void expect(struct rank *rank) {
     for (uint32_t k = 0; k < rank->setup.topk; k++)
       if (rank->topk_idx[t * rank->setup.topk + k] >= 0)
         ranks |= 1u << rank->topk_idx[t * rank->setup.topk + k] / rank->setup.experts;
-    for (int32_t r = 0; r < (int32_t)story->ranks; r++) {
+    for (int32_t r = 0; r < (int32_t)scenario->ranks; r++) {
       bool gets = ranks >> r & 1, far = !on_one_host(rank->index, r);
       local += gets && !far && r != rank->index;
       pairs += gets && far;
@@ -48,7 +48,7 @@ static void expect(struct rank *rank) {
 static bool measure(struct rank *rank, void *arg) {
   static const int32_t all[RANKS] = {0, 1, 2, 3, 4, 5};
   strikes_begin(arg, rank);
-  if (!rank_open(rank, &rank->setup, rank->index, all, story->ranks) || !rank_activate(rank))
+  if (!rank_open(rank, &rank->setup, rank->index, all, scenario->ranks) || !rank_activate(rank))
     return false;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   for (uint32_t measured = 0; rank->info.mark < 1;) {
@@ -58,7 +58,7 @@ static bool measure(struct rank *rank, void *arg) {
       return false;
     if (counts && measured < MEASURED) {
       measured++;
-      story->board->crossed[rank->index] += rows_posted;
+      scenario->board->crossed[rank->index] += rows_posted;
       expect(rank);
     }
     if (measured == MEASURED)
@@ -71,7 +71,7 @@ static bool measure(struct rank *rank, void *arg) {
 
 // Returns by how much fewer rows crossed than without sharing, times 1,000.
 static uint64_t count(struct setup setup, uint32_t ranks, int32_t cannot_map) {
-  struct story told = {.ranks = ranks, .cannot_map = cannot_map, .board = processes_share(sizeof *told.board)};
+  struct scenario told = {.ranks = ranks, .cannot_map = cannot_map, .board = processes_share(sizeof *told.board)};
   struct processes processes;
   uint64_t crossed = 0, pairs = 0;
   processes_start(&processes, ranks, &setup, measure, &told);
@@ -143,14 +143,14 @@ static bool dispatch_to_carrier(struct rank *rank) {
   for (uint32_t i = 0; i < rows * hidden; i++)
     if (((const uint16_t *)rank->received)[i] != i / hidden + op % 100 * 128)
       return rank_fail(rank, "row %u of %u has values of another", i / hidden, rows);
-  story->board->operations[rank->index] = op + 1;
+  scenario->board->operations[rank->index] = op + 1;
   return weft_ep_finish(rank->ep, op) == 0 || rank_fail(rank, "finish: %s", weft_last_error());
 }
 
 static bool read_slowly(struct rank *rank, void *arg) {
   static const int32_t all[] = {0, 1, 2, 3};
   strikes_begin(arg, rank);
-  if (!rank_open(rank, &rank->setup, rank->index, all, story->ranks) || !rank_activate(rank))
+  if (!rank_open(rank, &rank->setup, rank->index, all, scenario->ranks) || !rank_activate(rank))
     return false;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   for (uint32_t steps = 0; rank->info.mark < 2 && !clock_passed(deadline); steps += armed) {
@@ -166,7 +166,7 @@ static void rows_are_not_overwritten_while_a_neighbour_reads_them(void **state) 
   (void)state;
   struct setup setup = drawn;
   setup.topk = 2;
-  struct story told = {
+  struct scenario told = {
       .ranks = 4, .strikes = READER_SLOW, .cannot_map = -1, .board = processes_share(sizeof *told.board)};
   struct processes processes;
   processes_start(&processes, told.ranks, &setup, read_slowly, &told);
@@ -182,13 +182,13 @@ static void rows_are_not_overwritten_while_a_neighbour_reads_them(void **state) 
 static bool live(struct rank *rank, void *arg) {
   static const int32_t all[RANKS] = {0, 1, 2, 3, 4, 5};
   strikes_begin(arg, rank);
-  struct board *board = story->board;
-  if (!rank_open(rank, &rank->setup, rank->index, all, story->ranks) || !rank_activate(rank))
+  struct board *board = scenario->board;
+  if (!rank_open(rank, &rank->setup, rank->index, all, scenario->ranks) || !rank_activate(rank))
     return false;
   int32_t left[RANKS];
   uint32_t count = 0, ready = 0, after = 0;
-  for (int32_t i = 0; i < (int32_t)story->ranks; i++)
-    if (i != story->victim)
+  for (int32_t i = 0; i < (int32_t)scenario->ranks; i++)
+    if (i != scenario->victim)
       left[count++] = i;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while (rank->info.mark < 2 && !clock_passed(deadline)) {
@@ -198,11 +198,11 @@ static bool live(struct rank *rank, void *arg) {
     armed = rank->info.mark == 1; // all know
     if (!rank_operate(rank)) {
       board->fenced += strstr(rank->error, "FENCED") != NULL;
-      return rank->index == story->victim && strstr(rank->error, "FENCED");
+      return rank->index == scenario->victim && strstr(rank->error, "FENCED");
     }
     board->operations[rank->index]++;
-    for (uint32_t i = 0; rank->index != story->victim && i < rank->result.num_missing; i++)
-      board->wrong += rank->missing[i].expert / rank->setup.experts != story->victim;
+    for (uint32_t i = 0; rank->index != scenario->victim && i < rank->result.num_missing; i++)
+      board->wrong += rank->missing[i].expert / rank->setup.experts != scenario->victim;
     after += rank_sees(rank, left, count);
     if (after == STEPS_AFTER)
       weft_ep_set_mark(rank->ep, 2);
@@ -210,7 +210,7 @@ static bool live(struct rank *rank, void *arg) {
   return rank->info.mark == 2 ? true : rank_fail(rank, "the end did not come, %u after the view that is left", after);
 }
 
-static void run_scenario(struct story told) {
+static void run_scenario(struct scenario told) {
   struct setup setup = drawn;
   scenario_run(told, 4, setup, live);
   setup.layout = WEFT_EP_PER_EXPERT;

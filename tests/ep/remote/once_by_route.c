@@ -45,7 +45,7 @@ static void actor_free(struct actor *actor) {
 // Opens the rank, and operates until all ranks know which windows the ranks of the other host read.
 static bool get_ready(struct rank *rank) {
   static const int32_t all[RANKS] = {0, 1, 2, 3, 4, 5};
-  if (!rank_open(rank, &rank->setup, rank->index, all, story->ranks) || !rank_activate(rank))
+  if (!rank_open(rank, &rank->setup, rank->index, all, scenario->ranks) || !rank_activate(rank))
     return false;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while (rank->info.mark < 1) {
@@ -89,7 +89,7 @@ static bool count(struct actor *actor) {
   uint64_t local = 0, words = 0, crossed = 0;
   for (uint32_t t = 0; t < actor->draw.tokens[rank->index]; t++) {
     uint64_t far = 0;
-    for (int32_t r = 0; r < (int32_t)story->ranks; r++) {
+    for (int32_t r = 0; r < (int32_t)scenario->ranks; r++) {
       bool there = r != rank->index && is_chosen(actor, t, r);
       local += there && on_one_host(rank->index, r);
       far += there && !on_one_host(rank->index, r);
@@ -99,8 +99,8 @@ static bool count(struct actor *actor) {
   }
   uint64_t row_bytes = actor->way.dtype == WEFT_EP_BF16 ? 2 * HIDDEN : HIDDEN + HIDDEN / 128 * 4;
   uint64_t bytes = (local + crossed) * row_bytes + words * sizeof(uint64_t);
-  story->board->crossed[rank->index] += crossed;
-  story->board->pairs[rank->index] += words;
+  scenario->board->crossed[rank->index] += crossed;
+  scenario->board->pairs[rank->index] += words;
   if (rows_posted != crossed)
     return rank_fail(rank, "%llu rows crossed, should be %llu", (unsigned long long)rows_posted,
                      (unsigned long long)crossed);
@@ -137,7 +137,7 @@ static bool measure(struct rank *rank, void *arg) {
   bool good = true;
   for (uint64_t drawn = 0; good && drawn < DRAWS; drawn++) {
     actor.draw = (struct draw){
-        .seed = drawn + 1, .count = story->ranks, .topk = drawn % 3 ? TOPK : 2, .drop = (float)(drawn % 4) / 5};
+        .seed = drawn + 1, .count = scenario->ranks, .topk = drawn % 3 ? TOPK : 2, .drop = (float)(drawn % 4) / 5};
     draw_make(&actor.draw, &rank->setup);
     good = compare(&actor, drawn);
     draw_free(&actor.draw);
@@ -150,7 +150,7 @@ static void a_row_crosses_once_and_brings_the_same_bits(void **state) {
   (void)state;
   for (uint32_t ranks = 4; ranks <= RANKS; ranks++) {
     struct setup setup = small();
-    struct story told = {.ranks = ranks, .cannot_map = -1, .board = processes_share(sizeof *told.board)};
+    struct scenario told = {.ranks = ranks, .cannot_map = -1, .board = processes_share(sizeof *told.board)};
     struct processes processes;
     uint64_t crossed = 0, pairs = 0;
     processes_start(&processes, ranks, &setup, measure, &told);
@@ -178,7 +178,7 @@ static bool check_rows(struct actor *actor) {
   if (a->info.num_rows != b->info.num_rows)
     return rank_fail(rank, "%u rows, should be %u", b->info.num_rows, a->info.num_rows);
   for (size_t i = 0; i < a->info.num_rows; i++) {
-    bool may_lack = a->src_rank[i] == story->victim || rank->index == story->victim;
+    bool may_lack = a->src_rank[i] == scenario->victim || rank->index == scenario->victim;
     bool lacks = may_lack && b->src_token[i] == -1;
     if (b->src_rank[i] != a->src_rank[i] || b->src_token[i] != (lacks ? -1 : a->src_token[i]))
       return rank_fail(rank, "row %zu is token %d of rank %d, should be %d of %d", i, b->src_token[i], b->src_rank[i],
@@ -186,8 +186,8 @@ static bool check_rows(struct actor *actor) {
     if (memcmp(b->x + i * 2 * HIDDEN, lacks ? nothing : a->x + i * 2 * HIDDEN, 2 * HIDDEN) != 0)
       return rank_fail(rank, "row %zu, of rank %d, has other values", i, a->src_rank[i]);
   }
-  for (uint32_t i = 0; rank->index != story->victim && i < b->result.num_missing; i++)
-    if (b->missing[i].expert / rank->setup.experts != story->victim)
+  for (uint32_t i = 0; rank->index != scenario->victim && i < b->result.num_missing; i++)
+    if (b->missing[i].expert / rank->setup.experts != scenario->victim)
       return rank_fail(rank, "expert %lld is missing", (long long)b->missing[i].expert);
   return true;
 }
@@ -201,16 +201,16 @@ static bool go_on(struct actor *actor) {
     weft_ep_set_mark(rank->ep, after >= STEPS_AFTER ? 2 : 1);
     if (!go_by_route(actor)) {
       bool fenced = strstr(rank->error, "FENCED") != NULL;
-      story->board->fenced += fenced;
-      return fenced && rank->index == story->victim;
+      scenario->board->fenced += fenced;
+      return fenced && rank->index == scenario->victim;
     }
     if (!check_rows(actor))
       return false;
-    story->board->operations[rank->index]++;
-    after += actor->second.info.num_ranks == story->ranks - 1;
+    scenario->board->operations[rank->index]++;
+    after += actor->second.info.num_ranks == scenario->ranks - 1;
     if (clock_passed(deadline))
       return rank_fail(rank, "the end did not come, %u operations after the view without rank %d", after,
-                       story->victim);
+                       scenario->victim);
   }
   return true;
 }
@@ -220,7 +220,7 @@ static bool live(struct rank *rank, void *arg) {
   struct actor actor;
   if (!get_ready(rank) || !actor_new(&actor, rank))
     return false;
-  actor.draw = (struct draw){.seed = 7, .count = story->ranks, .topk = TOPK, .even = true};
+  actor.draw = (struct draw){.seed = 7, .count = scenario->ranks, .topk = TOPK, .even = true};
   draw_make(&actor.draw, &rank->setup);
   draw_x(&rank->setup, 9, rank->index, rank->x);
   bool good = fill(&actor);
@@ -231,7 +231,7 @@ static bool live(struct rank *rank, void *arg) {
   return good;
 }
 
-static void run_scenario(struct story told) {
+static void run_scenario(struct scenario told) {
   scenario_run(told, 4, small(), live);
 }
 

@@ -28,7 +28,7 @@ enum befalls { GOES_ON, STAYS_STOPPED, IS_KILLED };
 #define UNTIL_DISCONNECTED "fault:1:big@65535+cling@1:ucx"
 #define UNTIL_CLOSED       "fault:1:big@65535+cling@2:ucx"
 
-struct story {
+struct scenario {
   enum befalls befalls; // rank 1, that is stopped before rank 0's rows
   bool combine;         // the rows are answers
   const char *faults;   // the transport does not take the rows; else NULL
@@ -69,9 +69,9 @@ static bool is_stopped(pid_t pid) {
   return stopped;
 }
 
-static bool await_stop(struct rank *rank, const struct story *story) {
+static bool await_stop(struct rank *rank, const struct scenario *scenario) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  while (!story->reader || !is_stopped(story->reader)) {
+  while (!scenario->reader || !is_stopped(scenario->reader)) {
     if (clock_passed(deadline))
       return rank_fail(rank, "rank 1 did not stop");
     poll(NULL, 0, 1);
@@ -81,12 +81,12 @@ static bool await_stop(struct rank *rank, const struct story *story) {
 
 // All the rows have been written, or handed over: now something happens to who should take them.
 static void on_row(void *arg, uint32_t rows, uint32_t peers_done) {
-  struct story *story = arg;
+  struct scenario *scenario = arg;
   (void)peers_done;
-  if (story->befalls == GOES_ON && rows == ROWS)
-    kill(story->reader, SIGCONT);
-  if (story->befalls == IS_KILLED && rows == ROWS / 2)
-    kill(story->reader, SIGKILL);
+  if (scenario->befalls == GOES_ON && rows == ROWS)
+    kill(scenario->reader, SIGCONT);
+  if (scenario->befalls == IS_KILLED && rows == ROWS / 2)
+    kill(scenario->reader, SIGKILL);
 }
 
 static bool dispatch(struct rank *rank, const void *x, bool send, uint64_t *op) {
@@ -112,18 +112,19 @@ static bool combine(struct rank *rank, uint64_t op, const void *y) {
 
 // The call has returned. What was lent is written at once, where rank 1 still takes it; else given back to the kernel
 // and looked at when rank 1 has had its time to take what it should not.
-static bool is_free(struct rank *rank, struct story *story, uint16_t *rows) {
+static bool is_free(struct rank *rank, struct scenario *scenario, uint16_t *rows) {
   struct ep_net *net = rank->ep->net;
-  if (net->zero_copies != 0 || (net->worker == NULL) != (story->faults && strcmp(story->faults, UNTIL_CLOSED) == 0))
+  if (net->zero_copies != 0 ||
+      (net->worker == NULL) != (scenario->faults && strcmp(scenario->faults, UNTIL_CLOSED) == 0))
     return rank_fail(rank, "%u requests read the rows still, or the transport was closed in vain", net->zero_copies);
-  if (story->befalls == GOES_ON && !story->faults) {
+  if (scenario->befalls == GOES_ON && !scenario->faults) {
     memset(rows, POISON, SIZE);
     return rank->info.num_lost == 0 || rank_fail(rank, "rank 1 was lost, though it went on");
   }
   if (madvise(rows, SIZE, MADV_DONTNEED) != 0 || pages_present(rows, SIZE) != 0)
     return rank_fail(rank, "nobody tells which pages are there");
-  if (story->befalls == STAYS_STOPPED)
-    kill(story->reader, SIGCONT);
+  if (scenario->befalls == STAYS_STOPPED)
+    kill(scenario->reader, SIGCONT);
   weft_ep_close(rank->ep);
   rank->ep = NULL;
   int present = pages_present(rows, SIZE);
@@ -131,32 +132,32 @@ static bool is_free(struct rank *rank, struct story *story, uint16_t *rows) {
 }
 
 // Those who lose nobody go together.
-static bool part(struct rank *rank, struct story *story) {
-  return story->befalls != GOES_ON || story->faults || meeting_wait(&story->meeting, rank, RANKS, 1);
+static bool part(struct rank *rank, struct scenario *scenario) {
+  return scenario->befalls != GOES_ON || scenario->faults || meeting_wait(&scenario->meeting, rank, RANKS, 1);
 }
 
-static bool write_rows(struct rank *rank, struct story *story) {
+static bool write_rows(struct rank *rank, struct scenario *scenario) {
   uint64_t op;
   uint16_t *rows = make_rows();
   if (!rows)
     return rank_fail(rank, "no memory");
-  if (story->combine && !dispatch(rank, NULL, false, &op))
+  if (scenario->combine && !dispatch(rank, NULL, false, &op))
     return false;
-  if (!await_stop(rank, story))
+  if (!await_stop(rank, scenario))
     return false;
-  ep_fault_set(rank->ep, on_row, story);
-  bool done = story->combine ? combine(rank, op, rows) : dispatch(rank, rows, true, &op);
-  return done && is_free(rank, story, rows) && part(rank, story);
+  ep_fault_set(rank->ep, on_row, scenario);
+  bool done = scenario->combine ? combine(rank, op, rows) : dispatch(rank, rows, true, &op);
+  return done && is_free(rank, scenario, rows) && part(rank, scenario);
 }
 
 // Stops when all that it says before the rows has been said.
-static void stop(struct rank *rank, struct story *story) {
+static void stop(struct rank *rank, struct scenario *scenario) {
   ep_remote_flush(rank->ep);
-  story->reader = getpid();
+  scenario->reader = getpid();
   raise(SIGSTOP);
 }
 
-static bool take_dispatch(struct rank *rank, struct story *story) {
+static bool take_dispatch(struct rank *rank, struct scenario *scenario) {
   struct weft_ep_dispatch_args args = {.size = sizeof args};
   struct weft_ep_recv_args recv = {.size = sizeof recv,
                                    .layout = WEFT_EP_RANK_MAJOR,
@@ -167,19 +168,19 @@ static bool take_dispatch(struct rank *rank, struct story *story) {
   uint64_t op;
   if (weft_ep_dispatch_send(rank->ep, &args, &op) != 0)
     return rank_fail(rank, "dispatch_send: %s", weft_last_error());
-  stop(rank, story);
+  stop(rank, scenario);
   if (weft_ep_dispatch_recv(rank->ep, op, &recv, &info) != 0)
     return rank_fail(rank, "dispatch_recv: %s", weft_last_error());
-  if (story->befalls == GOES_ON && !story->faults && info.num_rows != ROWS)
+  if (scenario->befalls == GOES_ON && !scenario->faults && info.num_rows != ROWS)
     return rank_fail(rank, "%u rows came, not %d", info.num_rows, ROWS);
   for (uint32_t i = 0; i < info.num_rows; i++)
     if (!are_right(rank->rows_at[i], i))
       return rank_fail(rank, "row %u is not what was given", i);
   weft_ep_finish(rank->ep, op);
-  return part(rank, story);
+  return part(rank, scenario);
 }
 
-static bool take_combine(struct rank *rank, struct story *story) {
+static bool take_combine(struct rank *rank, struct scenario *scenario) {
   uint64_t op;
   uint16_t *rows = make_rows();
   struct weft_ep_combine_args args = {.size = sizeof args, .out = rank->out};
@@ -187,7 +188,7 @@ static bool take_combine(struct rank *rank, struct story *story) {
     return rank_fail(rank, "no rows");
   if (weft_ep_combine_send(rank->ep, op, &args) != 0)
     return rank_fail(rank, "combine_send: %s", weft_last_error());
-  stop(rank, story);
+  stop(rank, scenario);
   struct weft_ep_result result = WEFT_EP_RESULT_INIT;
   if (weft_ep_combine_recv(rank->ep, op, &args, &result) != 0)
     return rank_fail(rank, "combine_recv: %s", weft_last_error());
@@ -199,15 +200,15 @@ static bool take_combine(struct rank *rank, struct story *story) {
 
 static bool live(struct rank *rank, void *arg) {
   static const int32_t founders[RANKS] = {0, 1};
-  struct story *story = arg;
+  struct scenario *scenario = arg;
   const struct setup setup = rank->setup;
   if (!rank_open(rank, &setup, rank->index, founders, RANKS) || !rank_activate(rank))
     return false;
   if (weft_ep_barrier(rank->ep) != 0) // the transports are connected
     return rank_fail(rank, "barrier: %s", weft_last_error());
   if (rank->index == 0)
-    return write_rows(rank, story);
-  return story->combine ? take_combine(rank, story) : take_dispatch(rank, story);
+    return write_rows(rank, scenario);
+  return scenario->combine ? take_combine(rank, scenario) : take_dispatch(rank, scenario);
 }
 
 // Some chunks of rows lack a token, so both ways are gone.
@@ -237,7 +238,7 @@ static void rows_are_right_whichever_way_they_go(void **state) {
 }
 
 static void run_scenario_with(enum befalls befalls, bool combine, const char *faults) {
-  struct story *story = processes_share(sizeof *story);
+  struct scenario *scenario = processes_share(sizeof *scenario);
   struct processes processes;
   struct setup setup = {.capacity = RANKS,
                         .tokens = ROWS,
@@ -248,16 +249,16 @@ static void run_scenario_with(enum befalls befalls, bool combine, const char *fa
                         .in_place = true,
                         .timeout_ms = befalls == STAYS_STOPPED || faults ? 3000 : 20000,
                         .lease_s = 60};
-  story->befalls = befalls;
-  story->combine = combine;
-  story->faults = faults;
+  scenario->befalls = befalls;
+  scenario->combine = combine;
+  scenario->faults = faults;
   if (faults)
     setenv("WEFT_EP_TRANSPORT", faults, 1);
-  processes_start(&processes, RANKS, &setup, live, story);
+  processes_start(&processes, RANKS, &setup, live, scenario);
   bool ok = processes_expect(&processes, 0, 0);
   ok &= processes_expect(&processes, 1, befalls == IS_KILLED ? SIGKILL : 0);
   processes_end(&processes);
-  munmap(story, sizeof *story);
+  munmap(scenario, sizeof *scenario);
   setenv("WEFT_EP_TRANSPORT", "ucx", 1);
   assert_true(ok);
 }

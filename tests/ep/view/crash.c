@@ -21,7 +21,7 @@ enum { RANKS = 5, DEADLINE_MS = 60000, AFTER = 20 };
 
 enum role {
   STAYS,
-  DIES_IN_DISPATCH,  // when the story's moment has come
+  DIES_IN_DISPATCH,  // when the scenario's moment has come
   JOINS,             // and stays
   DIES_AS_IT_JOINS,  // when the view with it is agreed on
   DIES_AS_IT_LEAVES, // when the view without it is agreed on, in the next dispatch
@@ -119,13 +119,13 @@ static bool leave_and_die(struct rank *rank) {
   return true;
 }
 
-static bool live(struct rank *rank, const struct fault_scenario *story, enum role role) {
+static bool live(struct rank *rank, const struct fault_scenario *scenario, enum role role) {
   static const int32_t founders[RANKS] = {0, 1, 2, 3, 4};
-  bool founder = (uint32_t)rank->index < story->num_founders;
+  bool founder = (uint32_t)rank->index < scenario->num_founders;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  while (!founder && board->running < story->num_founders && !clock_passed(deadline))
+  while (!founder && board->running < scenario->num_founders && !clock_passed(deadline))
     poll(NULL, 0, 1);
-  if (!rank_open(rank, &rank->setup, rank->index, founder ? founders : NULL, founder ? story->num_founders : 0))
+  if (!rank_open(rank, &rank->setup, rank->index, founder ? founders : NULL, founder ? scenario->num_founders : 0))
     return false;
   pthread_t thread;
   if (role == DIES_AS_IT_JOINS && pthread_create(&thread, NULL, die_when_agreed, rank) != 0)
@@ -137,22 +137,22 @@ static bool live(struct rank *rank, const struct fault_scenario *story, enum rol
   for (uint64_t i = 0; rank->info.mark < 1 && !clock_passed(deadline); i++) {
     if (role == DIES_AS_IT_LEAVES && i == 10 && !leave_and_die(rank))
       return false;
-    if (role == DIES_IN_DISPATCH && i >= 10 && agreed_epoch(rank) >= story->after_epoch)
+    if (role == DIES_IN_DISPATCH && i >= 10 && agreed_epoch(rank) >= scenario->after_epoch)
       ep_fault_set(rank->ep, die_in_dispatch, NULL);
-    if (!(story->overlap ? operate_two(rank) : rank_operate(rank)))
+    if (!(scenario->overlap ? operate_two(rank) : rank_operate(rank)))
       return false;
     uint64_t epoch = 0;
     weft_ep_view(rank->ep, &epoch, NULL, 0, NULL);
-    after += epoch > story->after_epoch && rank_sees(rank, story->last, story->num_last);
+    after += epoch > scenario->after_epoch && rank_sees(rank, scenario->last, scenario->num_last);
     if (after == AFTER)
       weft_ep_set_mark(rank->ep, 1);
   }
   return rank->info.mark == 1 ? true : rank_fail(rank, "the end did not come");
 }
 
-static bool live_story(struct rank *rank, void *arg) {
-  const struct fault_scenario *story = arg;
-  return live(rank, story, story->role[rank->index]);
+static bool live_scenario(struct rank *rank, void *arg) {
+  const struct fault_scenario *scenario = arg;
+  return live(rank, scenario, scenario->role[rank->index]);
 }
 
 // UCX 1.13 over TCP aborts the process by an assertion of its own when a peer dies while the connection to it is being
@@ -165,24 +165,24 @@ static bool aborted_by_ucx(int said) {
   return strstr(text, "wireup_ep->pending_count == 0") != NULL;
 }
 
-static void run_scenario(struct fault_scenario *story) {
+static void run_scenario(struct fault_scenario *scenario) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   struct processes processes;
   FILE *said = tmpfile();
   int shown = dup(STDERR_FILENO);
   assert_true(said && shown >= 0 && dup2(fileno(said), STDERR_FILENO) == STDERR_FILENO);
-  processes_start(&processes, story->num_ranks, &(struct setup){.tokens = 32, .deaths = true, .apart = story->overlap},
-                  live_story, story);
+  processes_start(&processes, scenario->num_ranks,
+                  &(struct setup){.tokens = 32, .deaths = true, .apart = scenario->overlap}, live_scenario, scenario);
   int status[RANKS];
-  for (uint32_t i = 0; i < story->num_ranks; i++)
+  for (uint32_t i = 0; i < scenario->num_ranks; i++)
     status[i] = processes_reap(&processes, i);
   assert_int_equal(dup2(shown, STDERR_FILENO), STDERR_FILENO);
   bool aborted = aborted_by_ucx(fileno(said));
   fclose(said);
   close(shown);
-  for (uint32_t i = 0; i < story->num_ranks && !aborted; i++) {
-    bool lives = story->role[i] == STAYS || story->role[i] == JOINS;
+  for (uint32_t i = 0; i < scenario->num_ranks && !aborted; i++) {
+    bool lives = scenario->role[i] == STAYS || scenario->role[i] == JOINS;
     if (lives ? !WIFEXITED(status[i]) || WEXITSTATUS(status[i]) != 0 : !WIFSIGNALED(status[i]))
       fail_msg("rank %u ended with status %d: %s", i, status[i], processes.errors[i]);
   }

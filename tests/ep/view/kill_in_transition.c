@@ -266,13 +266,13 @@ static bool live(struct rank *rank, void *arg) {
   return rank_activate(rank) && (!next_life || settle(rank, last_view())) && rank_end_together(rank);
 }
 
-static void run_scenario(struct fault_scenario story) {
+static void run_scenario(struct fault_scenario scenario) {
   struct processes processes;
-  told = &story;
+  told = &scenario;
   board = processes_share(sizeof *board);
   processes_start(&processes, 6,
                   &(struct setup){.capacity = CAPACITY,
-                                  .lease_s = story.event == JOIN ? LEASE_S : 0,
+                                  .lease_s = scenario.event == JOIN ? LEASE_S : 0,
                                   .apart = true,
                                   .at = place_reach,
                                   .deaths = true},
@@ -284,28 +284,28 @@ static void run_scenario(struct fault_scenario story) {
   assert_true(good);
 }
 
-#define STORY(name, ...)                                                                                               \
+#define SCENARIO(name, ...)                                                                                            \
   static void name(void **state) {                                                                                     \
     (void)state;                                                                                                       \
     run_scenario((struct fault_scenario){__VA_ARGS__});                                                                \
   }
 
-STORY(a_joiner_dies_before_its_call, JOIN, JOINER, BEFORE_MESSAGE)
-STORY(a_joiner_dies_when_it_has_called, JOIN, JOINER, AFTER_MESSAGE)
-STORY(a_joiner_dies_when_it_is_answered, JOIN, JOINER, BEFORE_LINK)
-STORY(a_joiner_dies_with_one_link_of_several, JOIN, JOINER, AFTER_LINK)
-STORY(a_called_rank_dies_when_it_has_heard, JOIN, 1, BEFORE_LINK)
-STORY(a_called_rank_dies_with_the_link_made, JOIN, 1, AFTER_LINK)
-STORY(a_called_rank_dies_before_it_answers, JOIN, 2, BEFORE_MESSAGE)
-STORY(a_called_rank_dies_when_it_has_answered, JOIN, 2, AFTER_MESSAGE)
-STORY(a_joiner_dies_before_it_proposes, JOIN, JOINER, BEFORE_PROPOSAL)
-STORY(a_joiner_dies_when_it_has_proposed, JOIN, JOINER, AFTER_PROPOSAL)
-STORY(a_leaver_dies_before_it_proposes, LEAVE, 2, BEFORE_PROPOSAL)
-STORY(a_leaver_dies_when_it_has_proposed, LEAVE, 2, AFTER_PROPOSAL)
-STORY(the_leading_leaver_dies_when_it_has_proposed, LEAVE, 0, AFTER_PROPOSAL)
-STORY(the_leader_dies_before_it_proposes_a_death, DEATH, 0, BEFORE_PROPOSAL)
-STORY(the_leader_dies_when_it_has_proposed_a_death, DEATH, 0, AFTER_PROPOSAL)
-STORY(a_survivor_dies_while_a_death_is_agreed_on, DEATH, 1, WITH_PROPOSAL)
+SCENARIO(a_joiner_dies_before_its_call, JOIN, JOINER, BEFORE_MESSAGE)
+SCENARIO(a_joiner_dies_when_it_has_called, JOIN, JOINER, AFTER_MESSAGE)
+SCENARIO(a_joiner_dies_when_it_is_answered, JOIN, JOINER, BEFORE_LINK)
+SCENARIO(a_joiner_dies_with_one_link_of_several, JOIN, JOINER, AFTER_LINK)
+SCENARIO(a_called_rank_dies_when_it_has_heard, JOIN, 1, BEFORE_LINK)
+SCENARIO(a_called_rank_dies_with_the_link_made, JOIN, 1, AFTER_LINK)
+SCENARIO(a_called_rank_dies_before_it_answers, JOIN, 2, BEFORE_MESSAGE)
+SCENARIO(a_called_rank_dies_when_it_has_answered, JOIN, 2, AFTER_MESSAGE)
+SCENARIO(a_joiner_dies_before_it_proposes, JOIN, JOINER, BEFORE_PROPOSAL)
+SCENARIO(a_joiner_dies_when_it_has_proposed, JOIN, JOINER, AFTER_PROPOSAL)
+SCENARIO(a_leaver_dies_before_it_proposes, LEAVE, 2, BEFORE_PROPOSAL)
+SCENARIO(a_leaver_dies_when_it_has_proposed, LEAVE, 2, AFTER_PROPOSAL)
+SCENARIO(the_leading_leaver_dies_when_it_has_proposed, LEAVE, 0, AFTER_PROPOSAL)
+SCENARIO(the_leader_dies_before_it_proposes_a_death, DEATH, 0, BEFORE_PROPOSAL)
+SCENARIO(the_leader_dies_when_it_has_proposed_a_death, DEATH, 0, AFTER_PROPOSAL)
+SCENARIO(a_survivor_dies_while_a_death_is_agreed_on, DEATH, 1, WITH_PROPOSAL)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

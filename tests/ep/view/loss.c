@@ -65,29 +65,29 @@ static void stop_when_sending(struct rank *rank) {
   ep_fault_set(rank->ep, stop_in_dispatch, NULL);
 }
 
-static void note_loss(struct rank *rank, const struct fault_scenario *story) {
+static void note_loss(struct rank *rank, const struct fault_scenario *scenario) {
   int me = rank->index;
   if (rank->info.num_lost == 0 && rank->result.num_lost == 0 && rank->result.num_missing == 0)
     return;
   board->lost_in[me]++;
   board->missing[me] += rank->result.num_missing;
   for (uint32_t i = 0; i < rank->result.num_missing; i++)
-    if (rank->missing[i].expert / rank->setup.experts != story->victim)
+    if (rank->missing[i].expert / rank->setup.experts != scenario->victim)
       board->wrong[me]++;
 }
 
 // One rank's life: operations until the view without the victim has come, and some more; every rank agrees on the end.
-static bool live(struct rank *rank, const struct fault_scenario *story) {
+static bool live(struct rank *rank, const struct fault_scenario *scenario) {
   static const int32_t all[RANKS] = {0, 1, 2, 3};
-  bool victim = rank->index == story->victim;
+  bool victim = rank->index == scenario->victim;
   if (!rank_open(rank, &rank->setup, rank->index, all, RANKS) || !rank_activate(rank) || !rank_operate_n(rank, 10))
     return false;
   if (victim)
-    story->prepare(rank);
+    scenario->prepare(rank);
   int32_t left[RANKS];
   uint32_t count = 0;
   for (int32_t i = 0; i < RANKS; i++)
-    if (i != story->victim)
+    if (i != scenario->victim)
       left[count++] = i;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   uint32_t after = 0;
@@ -96,50 +96,50 @@ static bool live(struct rank *rank, const struct fault_scenario *story) {
     bool ok = rank_operate(rank);
     board->late[rank->index] += clock_ns() - began >= rank->setup.timeout_ms * 1000000ull;
     if (!ok) {
-      if (!victim || !story->expect_fenced || !strstr(rank->error, "FENCED"))
+      if (!victim || !scenario->expect_fenced || !strstr(rank->error, "FENCED"))
         return false;
       board->fenced[rank->index] = 1;
       return true;
     }
     board->operations[rank->index]++;
-    note_loss(rank, story);
+    note_loss(rank, scenario);
     after += rank_sees(rank, left, count);
     if (after == 20)
       weft_ep_set_mark(rank->ep, 1);
   }
   return rank->info.mark == 1
              ? true
-             : rank_fail(rank, "the end did not come, %u after the view without rank %d", after, story->victim);
+             : rank_fail(rank, "the end did not come, %u after the view without rank %d", after, scenario->victim);
 }
 
-static bool live_story(struct rank *rank, void *arg) {
+static bool live_scenario(struct rank *rank, void *arg) {
   return live(rank, arg);
 }
 
-static void run_scenario(struct fault_scenario story, int victim_signal) {
+static void run_scenario(struct fault_scenario scenario, int victim_signal) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   struct processes processes;
-  processes_start(&processes, RANKS, &story.setup, live_story, &story);
+  processes_start(&processes, RANKS, &scenario.setup, live_scenario, &scenario);
   const pid_t *pids = processes.pids;
-  if (story.expect_fenced) { // it lies stopped: wake it when the others have gone on without it
+  if (scenario.expect_fenced) { // it lies stopped: wake it when the others have gone on without it
     int status;
-    assert_int_equal(waitpid(pids[story.victim], &status, WUNTRACED), pids[story.victim]);
+    assert_int_equal(waitpid(pids[scenario.victim], &status, WUNTRACED), pids[scenario.victim]);
     if (!WIFSTOPPED(status))
-      fail_msg("rank %d did not come to where it stops, but ended with status 0x%x%s: %s", story.victim,
-               (unsigned)status, board->fenced[story.victim] ? ", fenced" : "", processes.errors[story.victim]);
+      fail_msg("rank %d did not come to where it stops, but ended with status 0x%x%s: %s", scenario.victim,
+               (unsigned)status, board->fenced[scenario.victim] ? ", fenced" : "", processes.errors[scenario.victim]);
     uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
     while (board->operations[0] < 15 && !clock_passed(deadline))
       poll(NULL, 0, 5);
-    kill(pids[story.victim], SIGCONT);
+    kill(pids[scenario.victim], SIGCONT);
   }
   bool good = true;
   uint32_t late = UINT32_MAX;
   for (int i = 0; i < RANKS; i++)
-    good &= processes_expect(&processes, (uint32_t)i, i == story.victim ? victim_signal : 0);
+    good &= processes_expect(&processes, (uint32_t)i, i == scenario.victim ? victim_signal : 0);
   assert_true(good);
   for (int i = 0; i < RANKS; i++) {
-    if (i == story.victim) {
+    if (i == scenario.victim) {
       assert_int_equal(board->fenced[i], victim_signal == 0);
       continue;
     }
@@ -150,7 +150,7 @@ static void run_scenario(struct fault_scenario story, int victim_signal) {
   // A death is told by the kernel; silence costs one deadline. Until the view without the victim takes effect,
   // operations go on without it: who waits for it makes all wait. One that had to wait for a processor, too, has the
   // others wait for itself, but not itself.
-  assert_true(late <= (story.expect_fenced ? 1 : 0));
+  assert_true(late <= (scenario.expect_fenced ? 1 : 0));
   munmap(board, sizeof *board);
   processes_end(&processes);
 }

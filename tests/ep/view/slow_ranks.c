@@ -11,7 +11,7 @@
 
 enum { RANKS = 4, SEED = 7 };
 
-// How a rank is slow; each story runs so many operations with such a time limit.
+// How a rank is slow; each scenario runs so many operations with such a time limit.
 struct fault_scenario {
   uint32_t ranks, operations, timeout_ms;
   void (*at)(struct rank *rank, enum rank_step step); // delays
@@ -27,12 +27,12 @@ static void be_slow(uint32_t ms) {
 
 static bool live(struct rank *rank, void *arg) {
   static const int32_t founders[RANKS] = {0, 1, 2, 3};
-  const struct fault_scenario *story = arg;
-  if (!rank_open(rank, &rank->setup, rank->index, founders, story->ranks) || !rank_activate(rank))
+  const struct fault_scenario *scenario = arg;
+  if (!rank_open(rank, &rank->setup, rank->index, founders, scenario->ranks) || !rank_activate(rank))
     return false;
-  for (uint32_t i = 0; i < story->operations; i++) {
-    if (story->before)
-      story->before(rank);
+  for (uint32_t i = 0; i < scenario->operations; i++) {
+    if (scenario->before)
+      scenario->before(rank);
     if (!rank_operate(rank))
       return false;
     if (rank->info.num_lost > 0 || rank->result.num_missing > 0)
@@ -42,15 +42,15 @@ static bool live(struct rank *rank, void *arg) {
   return true;
 }
 
-static void run_scenario(struct fault_scenario story) {
+static void run_scenario(struct fault_scenario scenario) {
   struct processes processes;
   bool good = true;
   processes_start(
-      &processes, story.ranks,
+      &processes, scenario.ranks,
       &(struct setup){
-          .timeout_ms = story.timeout_ms, .apart = true, .at = story.at, .late_weights = story.late_weights},
-      live, &story);
-  for (uint32_t i = 0; i < story.ranks; i++)
+          .timeout_ms = scenario.timeout_ms, .apart = true, .at = scenario.at, .late_weights = scenario.late_weights},
+      live, &scenario);
+  for (uint32_t i = 0; i < scenario.ranks; i++)
     good &= processes_expect(&processes, i, 0);
   processes_end(&processes);
   assert_true(good);

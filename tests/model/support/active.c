@@ -413,7 +413,7 @@ static bool mark_is_coming(const struct world *w) {
 }
 
 // Whether all members run in the newest view, their views cannot differ any more, and no member waits for anything that
-// does not arrive. The rest is then the story without faults, which is searched separately.
+// does not arrive. The rest is then the scenario without faults, which is searched separately.
 static bool is_settled(const struct search *s) {
   const struct world *w = s->from;
   struct play p = begin(s);

@@ -49,8 +49,8 @@ struct active_options {
 
 struct active_result {
   struct explore_result explore;
-  uint32_t differ; // most operations in one story that survivors ended in different views
-  uint32_t apart;  // most operations in one story between which survivors learnt the mark
+  uint32_t differ; // most operations in one scenario that survivors ended in different views
+  uint32_t apart;  // most operations in one scenario between which survivors learnt the mark
 };
 
 struct active_result active_run(const struct active_options *options);

@@ -34,11 +34,11 @@ struct explore {
   size_t num_edges, edge_room;
   bool *is_end;
   uint32_t current; // the number of the state that is expanded
-  // The story to print: up to a state, and one more step if that step is wrong.
+  // The scenario to print: up to a state, and one more step if that step is wrong.
   uint32_t broken_at, broken_step;
   uint64_t broken_hash; // of the state after that step, 0: none
   struct explore_result result;
-  // While a story is printed: the step to take is the one that leads to this hash.
+  // While a scenario is printed: the step to take is the one that leads to this hash.
   bool telling;
   uint64_t wanted;
   uint32_t wanted_step;
@@ -182,7 +182,7 @@ static void check_ends(struct explore *x) {
   free(reaches);
 }
 
-// Takes the step again from the state that the story has reached, and prints it.
+// Takes the step again from the state that the scenario has reached, and prints it.
 static void print_step(struct explore *x, uint32_t number, uint32_t step, uint64_t hash) {
   char text[256];
   uint8_t *from = x->told;
@@ -196,7 +196,7 @@ static void print_step(struct explore *x, uint32_t number, uint32_t step, uint64
   printf("  %2u. %s\n", number, text);
 }
 
-static void print_story(struct explore *x, const uint8_t *state, size_t size) {
+static void print_scenario(struct explore *x, const uint8_t *state, size_t size) {
   uint32_t length = 0, *path = NULL, number = 0;
   for (uint32_t at = x->broken_at; at > 1; at = x->seen[at].parent) {
     path = grow(path, (length + 1) * sizeof *path);
@@ -251,7 +251,7 @@ struct explore_result explore_run(const struct explore_model *model, const uint8
   if (x.result.complete && model->ends)
     check_ends(&x);
   if (x.result.broken && !quiet)
-    print_story(&x, state, size);
+    print_scenario(&x, state, size);
   for (int i = 0; i < 2; i++) {
     free(x.levels[i].bytes);
     free(x.levels[i].end);

@@ -1,4 +1,4 @@
-// Exhaustive search of a model's states, breadth first, so that the story that leads to a fault is the shortest.
+// Exhaustive search of a model's states, breadth first, so that the scenario that leads to a fault is the shortest.
 //
 // A state is a string of bytes; equal strings are one state. For each state the search keeps 64 bits of a hash, and the
 // bytes only until it has expanded the state. Two states with the same hash would count as one, with a probability
@@ -19,7 +19,7 @@ struct explore_model {
   void (*expand)(struct explore *x, void *arg, const uint8_t *state, size_t size);
   // Writes a step as text.
   void (*describe)(void *arg, uint32_t step, char *text, size_t size);
-  // Writes a state as text, for the end of a story.
+  // Writes a state as text, for the end of a scenario.
   void (*show)(void *arg, const uint8_t *state, size_t size);
   // Whether the end of the model must be reachable from every state by steps that are no faults; checked after the
   // search.
@@ -34,7 +34,7 @@ struct explore_result {
   uint32_t states, depth, ends;
   uint64_t steps;
   bool complete; // all reachable states were searched
-  bool broken;   // a forbidden story was found
+  bool broken;   // a forbidden scenario was found
   char broken_why[256];
 };
 
@@ -46,7 +46,7 @@ void explore_broken(struct explore *x, const char *why);
 // The state that is expanded is an end: no step is left.
 void explore_end(struct explore *x);
 
-// Searches from one state. If something is broken, prints the story to stdout, unless `quiet`.
+// Searches from one state. If something is broken, prints the scenario to stdout, unless `quiet`.
 struct explore_result explore_run(const struct explore_model *model, const uint8_t *state, size_t size,
                                   struct explore_limits limits, bool quiet);
 

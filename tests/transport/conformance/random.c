@@ -36,7 +36,7 @@ struct flight {
   bool in_flight;
 };
 
-struct story {
+struct scenario {
   struct pair pair;
   struct side local[REGIONS], there[REGIONS];
   struct flight flights[REQUESTS];
@@ -44,12 +44,12 @@ struct story {
   uint64_t random, next_seed, well, canceled;
 };
 
-static uint32_t draw(struct story *story, uint32_t below) {
-  return (uint32_t)(random_next(&story->random) % below);
+static uint32_t draw(struct scenario *scenario, uint32_t below) {
+  return (uint32_t)(random_next(&scenario->random) % below);
 }
 
-static void fill_side(struct story *story, struct side *side) {
-  uint64_t seed = story->next_seed++;
+static void fill_side(struct scenario *scenario, struct side *side) {
+  uint64_t seed = scenario->next_seed++;
   place_fill(&side->place, seed);
   for (uint32_t i = 0; i < UNITS; i++)
     side->units[i] = (struct unit){.seed = seed, .from = i};
@@ -70,14 +70,14 @@ static bool in_use(const struct side *side) {
   return false;
 }
 
-static void come_or_go(struct story *story) {
-  bool far = draw(story, 2);
-  struct side *side = &(far ? story->there : story->local)[draw(story, story->regions)];
+static void come_or_go(struct scenario *scenario) {
+  bool far = draw(scenario, 2);
+  struct side *side = &(far ? scenario->there : scenario->local)[draw(scenario, scenario->regions)];
   if (!side->open) {
-    place_open_parts(&side->place, far ? story->pair.b : story->pair.a, far ? story->pair.to_b : NULL, LENGTH,
+    place_open_parts(&side->place, far ? scenario->pair.b : scenario->pair.a, far ? scenario->pair.to_b : NULL, LENGTH,
                      OBJECT_UNITS * UNIT);
     side->open = true;
-    fill_side(story, side);
+    fill_side(scenario, side);
   } else if (!in_use(side)) {
     check_side(side);
     place_close(&side->place);
@@ -99,14 +99,14 @@ static void give_units(struct side *side, uint32_t first, uint32_t count) {
     side->units[i].busy = false;
 }
 
-static uint32_t choose_pieces(struct story *story, struct flight *flight, enum weft_transfer_op op) {
+static uint32_t choose_pieces(struct scenario *scenario, struct flight *flight, enum weft_transfer_op op) {
   bool in_objects = place_is_whole(&flight->there->place);
-  uint32_t count = 0, wanted = 1 + draw(story, in_objects ? 3 : PIECES);
+  uint32_t count = 0, wanted = 1 + draw(scenario, in_objects ? 3 : PIECES);
   for (uint32_t i = 0; i < wanted; i++) {
-    uint32_t length = 1 + draw(story, 4);
+    uint32_t length = 1 + draw(scenario, 4);
     if (in_objects && op == WEFT_TRANSFER_WRITE)
       length = OBJECT_UNITS;
-    uint32_t here = draw(story, UNITS - length), far = draw(story, UNITS - length);
+    uint32_t here = draw(scenario, UNITS - length), far = draw(scenario, UNITS - length);
     if (in_objects)
       far -= far % OBJECT_UNITS;
     if (!take_units(flight->local, here, length))
@@ -125,16 +125,16 @@ static uint32_t choose_pieces(struct story *story, struct flight *flight, enum w
   return count;
 }
 
-static void begin(struct story *story, struct flight *flight) {
-  flight->local = &story->local[draw(story, story->regions)];
-  flight->there = &story->there[draw(story, story->regions)];
+static void begin(struct scenario *scenario, struct flight *flight) {
+  flight->local = &scenario->local[draw(scenario, scenario->regions)];
+  flight->there = &scenario->there[draw(scenario, scenario->regions)];
   if (!flight->local->open || !flight->there->open)
     return;
-  enum weft_transfer_op op = draw(story, 2) ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE;
-  uint32_t count = choose_pieces(story, flight, op);
-  request_init(&flight->request, story->pair.to_b, op, flight->pieces, count);
+  enum weft_transfer_op op = draw(scenario, 2) ? WEFT_TRANSFER_READ : WEFT_TRANSFER_WRITE;
+  uint32_t count = choose_pieces(scenario, flight, op);
+  request_init(&flight->request, scenario->pair.to_b, op, flight->pieces, count);
   flight->request.status = flight->status;
-  if (HAS(MESSAGES) && (count == 0 || draw(story, 2))) {
+  if (HAS(MESSAGES) && (count == 0 || draw(scenario, 2))) {
     flight->request.message = "random";
     flight->request.message_size = 7;
   }
@@ -144,11 +144,11 @@ static void begin(struct story *story, struct flight *flight) {
 }
 
 // What each piece brought, by its status: all of it, or nobody knows.
-static void settle(struct story *story, struct flight *flight) {
+static void settle(struct scenario *scenario, struct flight *flight) {
   bool write = flight->request.op == WEFT_TRANSFER_WRITE;
   int is = flight->request.state;
   assert_true(is == 0 || is == WEFT_ERR_CANCELED);
-  is == 0 ? story->well++ : story->canceled++;
+  is == 0 ? scenario->well++ : scenario->canceled++;
   for (uint32_t i = 0; i < flight->request.num_pieces; i++) {
     if (is == 0)
       assert_int_equal(flight->status[i], 0);
@@ -168,11 +168,11 @@ static void settle(struct story *story, struct flight *flight) {
   flight->in_flight = false;
 }
 
-static void step(struct story *story) {
-  struct flight *flight = &story->flights[draw(story, REQUESTS)];
-  switch (draw(story, 8)) {
+static void step(struct scenario *scenario) {
+  struct flight *flight = &scenario->flights[draw(scenario, REQUESTS)];
+  switch (draw(scenario, 8)) {
   case 0:
-    come_or_go(story);
+    come_or_go(scenario);
     break;
   case 1:
     if (flight->in_flight)
@@ -182,26 +182,26 @@ static void step(struct story *story) {
   case 3:
   case 4:
     if (!flight->in_flight)
-      begin(story, flight);
+      begin(scenario, flight);
     break;
   default:
-    pair_drive(&story->pair);
-    pair_sleep(&story->pair);
+    pair_drive(&scenario->pair);
+    pair_sleep(&scenario->pair);
   }
   for (uint32_t i = 0; i < REQUESTS; i++)
-    if (story->flights[i].in_flight && request_ended(&story->flights[i].request))
-      settle(story, &story->flights[i]);
+    if (scenario->flights[i].in_flight && request_ended(&scenario->flights[i].request))
+      settle(scenario, &scenario->flights[i]);
 }
 
-static void end_story(struct story *story) {
+static void end_scenario(struct scenario *scenario) {
   for (uint32_t i = 0; i < REQUESTS; i++) {
-    if (!story->flights[i].in_flight)
+    if (!scenario->flights[i].in_flight)
       continue;
-    pair_wait(&story->pair, request_ended, &story->flights[i].request, "a drawn transfer");
-    settle(story, &story->flights[i]);
+    pair_wait(&scenario->pair, request_ended, &scenario->flights[i].request, "a drawn transfer");
+    settle(scenario, &scenario->flights[i]);
   }
   for (uint32_t i = 0; i < REGIONS; i++) {
-    struct side *sides[2] = {&story->local[i], &story->there[i]};
+    struct side *sides[2] = {&scenario->local[i], &scenario->there[i]};
     for (int s = 0; s < 2; s++) {
       if (!sides[s]->open)
         continue;
@@ -214,23 +214,23 @@ static void end_story(struct story *story) {
 static void test_random_sequences(void **state) {
   (void)state;
   bool object = suite.kind == WEFT_MEMORY_OBJECT;
-  int stories = object ? 2 : SUPPORT_SANITIZED ? 4 : 20;
+  int scenarios = object ? 2 : SUPPORT_SANITIZED ? 4 : 20;
   int steps = suite.kind == WEFT_MEMORY_HOST ? 3000 : object ? 200 : 500;
   uint64_t well = 0, canceled = 0;
-  for (int i = 0; i < stories; i++) {
-    struct story *story = calloc(1, sizeof *story);
-    assert_non_null(story);
-    story->random = suite.seed + (uint64_t)i;
-    story->next_seed = 1000;
-    story->regions = object ? 2 : REGIONS;
-    pair_open(&story->pair, i % 4 == 3);
+  for (int i = 0; i < scenarios; i++) {
+    struct scenario *scenario = calloc(1, sizeof *scenario);
+    assert_non_null(scenario);
+    scenario->random = suite.seed + (uint64_t)i;
+    scenario->next_seed = 1000;
+    scenario->regions = object ? 2 : REGIONS;
+    pair_open(&scenario->pair, i % 4 == 3);
     for (int n = 0; n < steps; n++)
-      step(story);
-    end_story(story);
-    pair_close(&story->pair);
-    well += story->well;
-    canceled += story->canceled;
-    free(story);
+      step(scenario);
+    end_scenario(scenario);
+    pair_close(&scenario->pair);
+    well += scenario->well;
+    canceled += scenario->canceled;
+    free(scenario);
   }
   print_message("%s: %llu drawn transfers came, %llu were cancelled\n", suite.name, (unsigned long long)well,
                 (unsigned long long)canceled);

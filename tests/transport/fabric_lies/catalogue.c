@@ -335,7 +335,7 @@ static void cut_and_turned_keys(void) {
   scene_close(&scene);
 }
 
-static const struct lies_story stories[] = {
+static const struct lies_scenario scenarios[] = {
     {"widened", widened},
     {"another_region", another_region},
     {"read_only", read_only},
@@ -358,5 +358,5 @@ int main(int argc, char **argv) {
     printf("skipped: %s: %s\n", argv[1], weft_last_error());
     return 77;
   }
-  return lies_main(argv, stories, sizeof stories / sizeof *stories);
+  return lies_main(argv, scenarios, sizeof scenarios / sizeof *scenarios);
 }

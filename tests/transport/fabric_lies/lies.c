@@ -15,8 +15,8 @@
 const struct transport *lies_transport;
 const char *const *lies_settings;
 
-enum { STORY_S = 280, MOVE_MS = 3000 }; // the first is less than what ctest gives
-static uint64_t *step;                  // of the child, shared with its parent
+enum { SCENARIO_S = 280, MOVE_MS = 3000 }; // the first is less than what ctest gives
+static uint64_t *step;                     // of the child, shared with its parent
 
 void lies_step(uint64_t number) {
   *step = number;
@@ -31,18 +31,18 @@ void lies_check(bool condition, const char *what) {
 
 static char **arguments;
 
-// Tells the child its story, and the descriptor of the memory of its step.
-#define STORY_IN "WEFT_LIES_STORY"
-#define STEP_IN  "WEFT_LIES_STEP"
+// Tells the child its scenario, and the descriptor of the memory of its step.
+#define SCENARIO_IN "WEFT_LIES_SCENARIO"
+#define STEP_IN     "WEFT_LIES_STEP"
 
 static void map_step(int fd) {
   step = mmap(NULL, sizeof *step, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
-static void start_story(const char *name, int fd) {
+static void start_scenario(const char *name, int fd) {
   char number[16];
   snprintf(number, sizeof number, "%d", fd);
-  setenv(STORY_IN, name, 1);
+  setenv(SCENARIO_IN, name, 1);
   setenv(STEP_IN, number, 1);
   execv("/proc/self/exe", arguments);
   _exit(127);
@@ -58,8 +58,8 @@ static bool is_known_fault(int status) {
   return named && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
 }
 
-static void run_story(void **state) {
-  const struct lies_story *story = *state;
+static void run_scenario(void **state) {
+  const struct lies_scenario *scenario = *state;
   int fd = memfd_create("step", 0), status;
   assert_true(fd >= 0 && ftruncate(fd, sizeof *step) == 0);
   map_step(fd);
@@ -68,12 +68,12 @@ static void run_story(void **state) {
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0)
-    start_story(story->name, fd);
+    start_scenario(scenario->name, fd);
   close(fd);
   assert_int_equal(waitpid(child, &status, 0), child);
   if (is_known_fault(status)) {
-    print_message("%s: skipped from step %llu on: UCX opened a file of this host that an address named\n", story->name,
-                  (unsigned long long)*step);
+    print_message("%s: skipped from step %llu on: UCX opened a file of this host that an address named\n",
+                  scenario->name, (unsigned long long)*step);
     munmap(step, sizeof *step);
     return;
   }
@@ -84,33 +84,33 @@ static void run_story(void **state) {
   munmap(step, sizeof *step);
 }
 
-static void be_the_child(const char *name, const struct lies_story *stories, size_t num_stories) {
+static void be_the_child(const char *name, const struct lies_scenario *scenarios, size_t num_scenarios) {
   const char *fd = getenv(STEP_IN);
   if (fd)
     map_step(atoi(fd));
-  for (size_t i = 0; fd && step != MAP_FAILED && i < num_stories; i++) {
-    if (strcmp(stories[i].name, name) != 0)
+  for (size_t i = 0; fd && step != MAP_FAILED && i < num_scenarios; i++) {
+    if (strcmp(scenarios[i].name, name) != 0)
       continue;
-    alarm(STORY_S);
-    stories[i].run();
+    alarm(SCENARIO_S);
+    scenarios[i].run();
     _exit(0);
   }
   _exit(126);
 }
 
-int lies_main(char **argv, const struct lies_story *stories, size_t num_stories) {
+int lies_main(char **argv, const struct lies_scenario *scenarios, size_t num_scenarios) {
   enum { MOST = 16 };
   struct CMUnitTest tests[MOST] = {0};
-  const char *name = getenv(STORY_IN);
+  const char *name = getenv(SCENARIO_IN);
   if (name)
-    be_the_child(name, stories, num_stories);
+    be_the_child(name, scenarios, num_scenarios);
   arguments = argv;
-  if (num_stories > MOST)
+  if (num_scenarios > MOST)
     return 2;
-  for (size_t i = 0; i < num_stories; i++)
-    tests[i] =
-        (struct CMUnitTest){.name = stories[i].name, .test_func = run_story, .initial_state = (void *)&stories[i]};
-  return _cmocka_run_group_tests("lies", tests, num_stories, NULL, NULL);
+  for (size_t i = 0; i < num_scenarios; i++)
+    tests[i] = (struct CMUnitTest){
+        .name = scenarios[i].name, .test_func = run_scenario, .initial_state = (void *)&scenarios[i]};
+  return _cmocka_run_group_tests("lies", tests, num_scenarios, NULL, NULL);
 }
 
 void blob_make(struct blob *blob, const struct blob *like, const void *body, size_t size) {

@@ -23,14 +23,14 @@ extern const char *const *lies_settings;
 
 // --- processes ---
 
-struct lies_story {
+struct lies_scenario {
   const char *name;
   void (*run)(void);
 };
-// What main() returns. Runs each story as a test, by this program once more, so that nothing is there that a thread of
-// this process, such as UCX's own, has left half done. A test fails if that process dies or does not end, and says at
-// which lies_step(). `argv`: of main().
-int lies_main(char **argv, const struct lies_story *stories, size_t num_stories);
+// What main() returns. Runs each scenario as a test, by this program once more, so that nothing is there that a thread
+// of this process, such as UCX's own, has left half done. A test fails if that process dies or does not end, and says
+// at which lies_step(). `argv`: of main().
+int lies_main(char **argv, const struct lies_scenario *scenarios, size_t num_scenarios);
 void lies_step(uint64_t number);
 // In a child: ends it with the sentence unless the condition holds.
 void lies_check(bool condition, const char *what);

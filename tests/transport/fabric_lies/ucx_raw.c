@@ -243,7 +243,7 @@ static void another_answers(void) {
   side_close(&victim);
 }
 
-static const struct lies_story stories[] = {
+static const struct lies_scenario scenarios[] = {
     {"puts_anywhere", puts_anywhere},           {"strange_messages", strange_messages},
     {"hellos_without_end", hellos_without_end}, {"anothers_number", anothers_number},
     {"another_answers", another_answers},
@@ -256,5 +256,5 @@ int main(int argc, char **argv) {
     printf("skipped: %s\n", weft_last_error());
     return 77;
   }
-  return lies_main(argv, stories, sizeof stories / sizeof *stories);
+  return lies_main(argv, scenarios, sizeof scenarios / sizeof *scenarios);
 }

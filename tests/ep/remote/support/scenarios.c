@@ -9,10 +9,10 @@
 
 #include "base/time/clock.h"
 
-void (*scenario_of_test)(struct story told);
+void (*scenario_of_test)(struct scenario told);
 
 // Waits until the victim has been stopped and the others have long gone on without it, and wakes it.
-static void wake(const struct processes *processes, const struct story *of) {
+static void wake(const struct processes *processes, const struct scenario *of) {
   int status;
   pid_t pid = processes->pids[of->victim];
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
@@ -24,7 +24,7 @@ static void wake(const struct processes *processes, const struct story *of) {
   kill(pid, SIGCONT);
 }
 
-void scenario_run(struct story told, uint32_t ranks, struct setup setup, process_body live) {
+void scenario_run(struct scenario told, uint32_t ranks, struct setup setup, process_body live) {
   bool stops = told.strikes == CARRIER_STOPPED_BEFORE || told.strikes == READER_STOPPED;
   bool survives = stops || told.strikes == SOURCE_LIES;
   setup.timeout_ms = stops ? 2000 : 2 * DEADLINE_MS; // no operation ends by its deadline, unless a rank is stopped
@@ -48,38 +48,38 @@ void scenario_run(struct story told, uint32_t ranks, struct setup setup, process
 
 void a_carrier_dies_before_its_rows_have_arrived(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = CARRIER_KILLED_BEFORE, .victim = CARRIER});
+  scenario_of_test((struct scenario){.strikes = CARRIER_KILLED_BEFORE, .victim = CARRIER});
 }
 
 void a_carrier_dies_before_its_rows_are_read(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = CARRIER_KILLED_AFTER, .victim = CARRIER});
+  scenario_of_test((struct scenario){.strikes = CARRIER_KILLED_AFTER, .victim = CARRIER});
 }
 
 void a_carrier_is_stopped_before_its_rows_have_arrived(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = CARRIER_STOPPED_BEFORE, .victim = CARRIER});
+  scenario_of_test((struct scenario){.strikes = CARRIER_STOPPED_BEFORE, .victim = CARRIER});
 }
 
 void a_source_dies_when_one_rank_has_its_piece(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = SOURCE_KILLED, .victim = SOURCE});
+  scenario_of_test((struct scenario){.strikes = SOURCE_KILLED, .victim = SOURCE});
 }
 
 void a_reader_dies(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = READER_KILLED, .victim = READER});
+  scenario_of_test((struct scenario){.strikes = READER_KILLED, .victim = READER});
 }
 
 // What it reads is overwritten meanwhile.
 void a_reader_is_stopped_past_the_deadline(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = READER_STOPPED, .victim = READER});
+  scenario_of_test((struct scenario){.strikes = READER_STOPPED, .victim = READER});
 }
 
 // A row beyond the window, and one in the window of a rank that nobody is.
 void a_source_that_lies_is_excluded(void **state) {
   (void)state;
-  scenario_of_test((struct story){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(0, 65535)});
-  scenario_of_test((struct story){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(12345, 0)});
+  scenario_of_test((struct scenario){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(0, 65535)});
+  scenario_of_test((struct scenario){.strikes = SOURCE_LIES, .victim = SOURCE, .lie = ep_where(12345, 0)});
 }

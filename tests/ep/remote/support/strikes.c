@@ -15,15 +15,15 @@
 
 enum { MOMENT_MS = 150 };
 
-const struct story *story;
+const struct scenario *scenario;
 struct rank *self;
 bool armed;
 uint64_t rows_posted, bytes_posted;
 
-void strikes_begin(const struct story *of, struct rank *rank) {
-  story = of;
+void strikes_begin(const struct scenario *of, struct rank *rank) {
+  scenario = of;
   self = rank;
-  story->board->pids[rank->index] = getpid();
+  scenario->board->pids[rank->index] = getpid();
 }
 
 void __real_ep_net_post(struct ep_net *net, struct ep_post *post);
@@ -53,7 +53,7 @@ void __wrap_ep_net_post(struct ep_net *net, struct ep_post *post) {
 }
 
 static void strike(pid_t pid, int signal) {
-  if (atomic_exchange(&story->board->struck, 1) == 0)
+  if (atomic_exchange(&scenario->board->struck, 1) == 0)
     kill(pid, signal);
 }
 
@@ -62,21 +62,21 @@ static struct ep_link *link_to(int32_t rank) {
 }
 
 bool __wrap_ep_put_rows_arrived(const struct ep_link *link, uint64_t op) {
-  bool before = story->strikes == CARRIER_KILLED_BEFORE || story->strikes == CARRIER_STOPPED_BEFORE;
+  bool before = scenario->strikes == CARRIER_KILLED_BEFORE || scenario->strikes == CARRIER_STOPPED_BEFORE;
   if (armed && before && self->index == SOURCE && link->rank == CARRIER) {
-    strike(story->board->pids[CARRIER], story->strikes == CARRIER_KILLED_BEFORE ? SIGKILL : SIGSTOP);
+    strike(scenario->board->pids[CARRIER], scenario->strikes == CARRIER_KILLED_BEFORE ? SIGKILL : SIGSTOP);
     return false;
   }
   return __real_ep_put_rows_arrived(link, op);
 }
 
 void __wrap_ep_put_publish_apart(struct ep_link *link, uint64_t op) {
-  if (armed && self->index == SOURCE && link->rank == READER && story->strikes == SOURCE_KILLED)
+  if (armed && self->index == SOURCE && link->rank == READER && scenario->strikes == SOURCE_KILLED)
     kill(getpid(), SIGKILL);
-  if (armed && self->index == SOURCE && link->rank == READER && story->strikes == CARRIER_KILLED_AFTER &&
-      !story->board->struck) {
+  if (armed && self->index == SOURCE && link->rank == READER && scenario->strikes == CARRIER_KILLED_AFTER &&
+      !scenario->board->struck) {
     uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-    strike(story->board->pids[CARRIER], SIGKILL);
+    strike(scenario->board->pids[CARRIER], SIGKILL);
     while (ep_link_up(link_to(CARRIER)) && !clock_passed(deadline))
       poll(NULL, 0, 1);
   }
@@ -87,9 +87,9 @@ void __wrap_ep_put_publish_apart(struct ep_link *link, uint64_t op) {
 void __wrap_ep_put_rows_apart(struct ep_link *link, uint64_t op, uint32_t rows, uint64_t head_bytes, bool counts) {
   const struct ep_layout *layout = &self->ep->layout;
   char *slot = (char *)ep_slot(layout, link->out.memory, op);
-  bool lies = armed && self->index == SOURCE && link->rank == READER && story->strikes == SOURCE_LIES;
-  if (lies && head_bytes > 0 && atomic_exchange(&story->board->struck, 1) == 0)
-    memcpy(slot + layout->heads + head_bytes - sizeof story->lie, &story->lie, sizeof story->lie);
+  bool lies = armed && self->index == SOURCE && link->rank == READER && scenario->strikes == SOURCE_LIES;
+  if (lies && head_bytes > 0 && atomic_exchange(&scenario->board->struck, 1) == 0)
+    memcpy(slot + layout->heads + head_bytes - sizeof scenario->lie, &scenario->lie, sizeof scenario->lie);
   __real_ep_put_rows_apart(link, op, rows, head_bytes, counts);
 }
 
@@ -97,7 +97,7 @@ static bool is_of_the_dead(const weft_ep_t *ep, uint64_t number) {
   const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
   while (area && area->number != number)
     area = area->next;
-  return area && area->carrier == CARRIER && story->strikes == CARRIER_KILLED_AFTER && story->board->struck;
+  return area && area->carrier == CARRIER && scenario->strikes == CARRIER_KILLED_AFTER && scenario->board->struck;
 }
 
 // Waits a moment for the carrier to receive all its rows. It cannot: the source waits for this rank before it
@@ -108,23 +108,23 @@ static void await_carrier(void) {
   if (waited_in == op)
     return;
   waited_in = op;
-  while (story->board->operations[CARRIER] < op && !clock_passed(deadline))
+  while (scenario->board->operations[CARRIER] < op && !clock_passed(deadline))
     poll(NULL, 0, 1);
 }
 
 const void *__wrap_ep_neighbours_area(const weft_ep_t *ep, const struct ep_link *source, uint64_t number) {
   static uint32_t calls;
-  bool reader = self->index == READER && (story->strikes == READER_KILLED || story->strikes == READER_STOPPED);
+  bool reader = self->index == READER && (scenario->strikes == READER_KILLED || scenario->strikes == READER_STOPPED);
   if (armed && reader && ++calls == 25) // rows of the first pieces are checked and laid out by then
-    strike(getpid(), story->strikes == READER_KILLED ? SIGKILL : SIGSTOP);
-  if (armed && self->index == READER && story->strikes == READER_SLOW)
+    strike(getpid(), scenario->strikes == READER_KILLED ? SIGKILL : SIGSTOP);
+  if (armed && self->index == READER && scenario->strikes == READER_SLOW)
     await_carrier();
-  story->board->read_of_the_dead += is_of_the_dead(ep, number);
+  scenario->board->read_of_the_dead += is_of_the_dead(ep, number);
   return __real_ep_neighbours_area(ep, source, number);
 }
 
 int __wrap_ep_window_map_read(struct ep_window *window, size_t size, int fd) {
-  if (self->index == story->cannot_map)
+  if (self->index == scenario->cannot_map)
     return fail(WEFT_ERR_NOMEM, "this rank maps no window of a neighbour");
   return __real_ep_window_map_read(window, size, fd);
 }
@@ -134,19 +134,19 @@ bool on_one_host(int32_t a, int32_t b) {
 }
 
 bool maps(int32_t rank) {
-  return rank != story->cannot_map;
+  return rank != scenario->cannot_map;
 }
 
 bool shares_rows(int32_t rank) {
   uint32_t others = 0;
-  for (int32_t r = 0; r < (int32_t)story->ranks; r++)
+  for (int32_t r = 0; r < (int32_t)scenario->ranks; r++)
     others += r != rank && on_one_host(rank, r) && maps(r);
   return maps(rank) && others > 0;
 }
 
 bool knows_all(struct rank *rank) {
-  for (int32_t a = 0; a < (int32_t)story->ranks; a++)
-    for (int32_t b = 0; b < (int32_t)story->ranks; b++) {
+  for (int32_t a = 0; a < (int32_t)scenario->ranks; a++)
+    for (int32_t b = 0; b < (int32_t)scenario->ranks; b++) {
       if (a == b || on_one_host(rank->index, a) || !on_one_host(a, b) || !maps(a))
         continue;
       const struct ep_link *reader = link_to(a), *carrier = link_to(b);

@@ -26,7 +26,7 @@ enum strikes {
 
 enum { SOURCE = 0, CARRIER = 1, READER = 3 };
 
-struct story {
+struct scenario {
   uint32_t ranks;
   enum strikes strikes;
   int32_t victim;
@@ -44,13 +44,13 @@ struct board {
 };
 
 // Of this process.
-extern const struct story *story;
+extern const struct scenario *scenario;
 extern struct rank *self;
 extern bool armed;                         // the strike may happen now
 extern uint64_t rows_posted, bytes_posted; // rows of dispatches, and all bytes of these
 
-// This process is that rank of the story.
-void strikes_begin(const struct story *of, struct rank *rank);
+// This process is that rank of the scenario.
+void strikes_begin(const struct scenario *of, struct rank *rank);
 bool on_one_host(int32_t a, int32_t b);
 bool maps(int32_t rank);
 // Whether the rank and another one of its host read each other's windows.

@@ -251,20 +251,20 @@ static void wake_victims(const struct processes *processes) {
       kill(processes->pids[r], SIGCONT);
 }
 
-void fault_scenario_run(const struct fault_scenario *story) {
-  told = story;
+void fault_scenario_run(const struct fault_scenario *scenario) {
+  told = scenario;
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
-  bool kills = story->blow == SCENARIO_KILL;
+  bool kills = scenario->blow == SCENARIO_KILL;
   struct processes processes;
-  processes_start(&processes, story->ranks + (kills ? num_victims() : 0), &story->setup, live, NULL);
+  processes_start(&processes, scenario->ranks + (kills ? num_victims() : 0), &scenario->setup, live, NULL);
   if (!kills)
     wake_victims(&processes);
   bool good = true;
   for (uint32_t i = 0; i < processes.count; i++)
-    good &= processes_expect(&processes, i, kills && i < story->ranks && is_victim((int32_t)i) ? SIGKILL : 0);
+    good &= processes_expect(&processes, i, kills && i < scenario->ranks && is_victim((int32_t)i) ? SIGKILL : 0);
   assert_true(good);
-  assert_int_equal(board->fenced, kills ? 0 : story->victims);
+  assert_int_equal(board->fenced, kills ? 0 : scenario->victims);
   for (uint32_t i = 0; i < 2 * SCENARIO_RANKS; i++)
     held_resources_assert_no_listener(board->names[i]);
   held_resources_assert_no_keys(weft_store_server_url(processes.server));

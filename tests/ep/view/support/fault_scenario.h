@@ -3,8 +3,8 @@
 // that the survivors' operation lists exactly what the victims did not send. The next view is without them, and nothing
 // of them is mapped or open any more. Then each victim rejoins, as a new process or, if it was only stopped, after it
 // has found itself FENCED. At the end the store has no key of the group.
-#ifndef TESTS_EP_STORY_H
-#define TESTS_EP_STORY_H
+#ifndef TESTS_EP_FAULT_SCENARIO_H
+#define TESTS_EP_FAULT_SCENARIO_H
 
 #include "ep/support/processes.h"
 #include "ep/view/support/fault_point.h"
@@ -25,6 +25,6 @@ struct fault_scenario {
 };
 
 // Ends the test on failure.
-void fault_scenario_run(const struct fault_scenario *story);
+void fault_scenario_run(const struct fault_scenario *scenario);
 
 #endif
