@@ -26,7 +26,7 @@ static const struct agent_region_description regions[DESCRIBE_REGIONS] = {
 
 static const struct agent_description fixed = {
     .name = "decoder/7",
-    .incarnation = 0xF31244D4BD941031, // of the name and the key
+    .incarnation = 0xF31244D4BD941031, // derived from the name and the key
     .change = 42,
     .complete = true,
     .all_regions = true,
@@ -35,7 +35,7 @@ static const struct agent_description fixed = {
     .start_ticks = 123456789,
     .pid = 4711,
     .heartbeat_ms = 1000,
-    // letters, since a string would bring a NUL too many
+    // single letters, since a string literal would add a NUL
     .key = {'a', ' ', 'p', 'u', 'b', 'l', 'i', 'c', ' ', 'k', 'e', 'y', ' ', 'o', 'f', ' ',
             't', 'h', 'i', 'r', 't', 'y', '-', 't', 'w', 'o', ' ', 'b', 'y', 't', 'e', 's'},
     .num_transports = 2,
@@ -80,7 +80,7 @@ bool describe_equal(const struct agent_description *a, const struct agent_descri
 void *describe_write(const struct agent_description *description, size_t *size) {
   *size = 0;
   assert_int_equal(agent_blob_write(description, NULL, NULL, size), WEFT_ERR_ROOM);
-  void *blob = malloc(*size); // of this very size, so that a sanitizer sees what goes past it
+  void *blob = malloc(*size); // exactly this size, so that a sanitizer reports an access beyond it
   assert_non_null(blob);
   assert_int_equal(agent_blob_write(description, NULL, blob, size), 0);
   return blob;

@@ -1,4 +1,5 @@
-// Closes an agent of a test with all that the test still holds of it: its owner frees what outlives it.
+// Closes an agent of a test, and frees its transfers and descriptor lists. They outlive their agent until the caller
+// frees them.
 #ifndef TESTS_AGENT_OWNED_H
 #define TESTS_AGENT_OWNED_H
 
@@ -24,7 +25,7 @@ static inline void owned_close(weft_agent_t *agent) {
   struct owned owned = {0};
   if (!agent)
     return;
-  pthread_mutex_lock(&agent->lock); // a thread of the agent's may be adopting a peer
+  pthread_mutex_lock(&agent->lock); // a thread of the agent may be adding a peer
   for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = transfer->next) {
     owned.transfers = realloc(owned.transfers, (owned.num_transfers + 1) * sizeof(weft_transfer_t *));
     owned.transfers[owned.num_transfers++] = transfer;

@@ -90,7 +90,7 @@ static bool live(struct rank *rank, void *arg) {
   options.memory = WEFT_EP_MEMORY_CUDA;
   if (getenv("WEFT_TEST_THROUGHPUT")) {
     options.mode = WEFT_EP_THROUGHPUT;
-    options.hidden = 1024; // rows that are worth a move
+    options.hidden = 1024; // rows of this size are moved from window to window (LEAST_MOVE of cuda/relay/flow.c)
   }
   if (getenv("WEFT_TEST_HOSTS"))
     options.host_id = rank->index % 2 ? "odd" : "even";

@@ -3,7 +3,7 @@
 
 #include "group/view.h"
 
-static uint32_t expected; // of the view that `suite_agreed` asks for
+static uint32_t expected; // number of members that suite_agreed() requires
 
 bool suite_agreed(struct world *w) {
   const struct group_view *first = NULL;

@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Closes every descriptor but these and the standard ones: a copy of another child's end would keep that from ending.
+// Closes every descriptor except these two and the standard ones. The others include copies of the pipes of earlier
+// children: an earlier child would not see the end of its pipe as long as this process has a copy of it.
 static void keep_only(int *hear, int *say) {
   int first = fcntl(*hear, F_DUPFD, 100), second = fcntl(*say, F_DUPFD, 100);
   *hear = dup2(first, 3);
@@ -64,7 +65,7 @@ void processes_end(struct child *child) {
   assert_int_equal(status, 0);
 }
 
-// A claimer: tells its rank, and keeps it until it is told to end.
+// The body of a child: claims a rank, reports it to the parent, and keeps it until the parent closes the pipe.
 static void claim(int hear_fd, int say, const void *url) {
   struct weft_store_options store_options = WEFT_STORE_OPTIONS_INIT;
   weft_store_t *store;

@@ -40,8 +40,8 @@ struct world {
   struct world_member members[WORLD_MEMBERS];
   uint32_t num_members;
   uint64_t fork;                                // epoch of which two views are expected, 0 for none
-  bool quiet;                                   // nothing happened in this step, and nothing is under way
-  const struct group_view *views[WORLD_EPOCHS]; // by epoch, as first seen by anybody
+  bool quiet;                                   // nothing has happened in this step, and nothing is under way
+  const struct group_view *views[WORLD_EPOCHS]; // by epoch, as the first member saw it
 };
 
 static uint64_t dice(struct world *w, uint64_t sides) {
@@ -280,7 +280,7 @@ static void step_watch(struct world *w, struct world_member *m) {
     struct weft_store_event event = {.kind = entry->kind, .kv = &kv, .revision = entry->key.mod};
     group_machine_watch(m->machine, w->now, &event);
     if (dice(w, 20) == 0)
-      group_machine_watch(m->machine, w->now, &event); // once more: it must make no difference
+      group_machine_watch(m->machine, w->now, &event); // an event that is delivered twice must make no difference
     m->position++;
   }
 }
@@ -306,7 +306,7 @@ static void step_events(struct world *w, struct world_member *m) {
   }
 }
 
-// When something is due next, if nothing is under way.
+// The time of the next timer or end of a lease. It counts only if nothing is under way.
 static uint64_t next_due(const struct world *w) {
   uint64_t due = UINT64_MAX;
   for (uint32_t i = 0; i < w->num_leases; i++)
@@ -317,7 +317,7 @@ static uint64_t next_due(const struct world *w) {
   return due;
 }
 
-// The next tick, or the next one at which something is due, but not past `end`.
+// Advances by one tick, or, if nothing is under way, to the time at which something is due, but not past `end`.
 static void step(struct world *w, uint64_t end) {
   w->now += TICK_NS;
   uint64_t due = w->quiet ? next_due(w) : 0;

@@ -31,17 +31,18 @@ struct world;
 
 struct world *world_new(uint64_t seed, uint32_t capacity, uint32_t ttl_s);
 void world_free(struct world *world);
-// Adds a member with founders 0 to `founders` - 1; its number is its place.
+// Adds a member with founders 0 to `founders` - 1. world_member() numbers the members in the order of their addition.
 struct world_member *world_add(struct world *world, int32_t rank, uint32_t founders);
-// Adds a member that knows that there is a group.
+// Adds a member that only joins: it knows that the group exists (join_only of group_machine_options).
 struct world_member *world_add_joiner(struct world *world, int32_t rank);
 struct world_member *world_member(struct world *world, uint32_t index);
 uint32_t world_count(const struct world *world);
 void world_kill(struct world *world, struct world_member *member);
 void world_restart_empty(struct world *world);
-// Ends all leases at this moment, although everybody reaches the store, as after a store that stood still.
+// Ends all leases now, although all members reach the store. A store that has stood still for long does so.
 void world_expire_leases(struct world *world);
-// Allows two views of this epoch, which members made from different memories after the store had restarted empty.
+// Allows two different views of this epoch: after the store has restarted empty, members restore what each of them
+// knew.
 void world_expect_fork(struct world *world, uint64_t epoch);
 // Of each hundred requests, `fail_percent` have no effect and `lose_answer_percent` lose their answer.
 void world_set_faults(struct world *world, uint32_t fail_percent, uint32_t lose_answer_percent);
@@ -49,13 +50,13 @@ void world_advance(struct world *world, uint64_t ms);
 // Continues until `condition` holds; fails the test if it does not within `ms` of virtual time.
 void world_until(struct world *world, bool (*condition)(struct world *world), uint64_t ms, const char *what);
 uint64_t world_now(const struct world *world);
-// Fails the test unless all members that saw an epoch saw the same view, and each member saw them in order and, if
-// `whole`, without a gap.
+// Fails the test unless each member saw its views in the order of their epochs and, if `whole`, without a gap. (Whether
+// all members saw the same view of an epoch is checked when they see it.)
 void world_check_views(const struct world *world, bool whole);
 // The number of the store's keys whose names begin with `prefix`.
 uint32_t world_keys(const struct world *world, const char *prefix);
 uint32_t world_leases(const struct world *world);
-// Puts or deletes a key as another program would; value NULL deletes.
+// Puts a key as another program would; with a value of NULL, deletes it.
 void world_write(struct world *world, const char *key, const char *value);
 
 #endif

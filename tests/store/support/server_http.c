@@ -1,4 +1,4 @@
-// HTTP as a test of the embedded server needs it.
+// HTTP requests and streams for tests of the embedded server.
 #include "store/support/server_http.h"
 
 #include "base/text/text.h"
@@ -32,7 +32,7 @@ long http_request(const char *url, const char *path, const char *body, const cha
   struct text text = {0};
   curl_easy_setopt(curl, CURLOPT_URL, address);
   curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-  curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L); // who is there is not what is asked
+  curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L); // these tests do not check the server's certificate
   curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)HTTP_DEADLINE_MS);
@@ -92,13 +92,13 @@ void http_stream_open(struct http_stream *stream, const char *url, const char *r
   http_stream_post(stream, "/v3/watch", request_body);
 }
 
-// Receives some; false at the end of the stream.
+// Receives some bytes; false at the end of the stream.
 static bool receive(struct http_stream *stream, uint64_t deadline, const char *wanted) {
   struct pollfd ready = {.fd = stream->fd, .events = POLLIN};
   if (poll(&ready, 1, clock_left_ms(deadline)) != 1)
     fail_msg("'%s' did not come; so far: %.*s", wanted, (int)stream->size, stream->buffer);
   if (stream->size == sizeof stream->buffer - 1)
-    stream->size = 0; // what is waited for is short and comes whole again
+    stream->size = 0; // makes room: the awaited text is short, and comes again as a whole
   ssize_t got = recv(stream->fd, stream->buffer + stream->size, sizeof stream->buffer - 1 - stream->size, 0);
   stream->size += got > 0 ? (size_t)got : 0;
   stream->buffer[stream->size] = '\0';

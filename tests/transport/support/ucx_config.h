@@ -1,12 +1,13 @@
-// What this machine's UCX makes of the transport's options, without the rest of the transport.
-#ifndef TESTS_TRANSPORT_UCX_TOLD_H
-#define TESTS_TRANSPORT_UCX_TOLD_H
+// Reads the configuration that this machine's UCX makes from options of the transport ucx, without a worker.
+#ifndef TESTS_TRANSPORT_UCX_CONFIG_H
+#define TESTS_TRANSPORT_UCX_CONFIG_H
 
 #include <stddef.h>
 
 struct transport_options;
 
-// The value of UCX's option `name`, "UCX_TLS" say, as a line of its configuration. Fails the test where there is none.
+// Copies the value of UCX's option `name`, such as "UCX_TLS", to `out`, as UCX prints it. Fails the test if UCX has no
+// such option.
 void ucx_config_value(const struct transport_options *options, const char *name, char *out, size_t size);
 
 #endif

@@ -44,8 +44,8 @@ void store_kind_start(bool keep) {
   assert_true(support_etcd_restart(&etcd, keep));
 }
 #else
-// In a process of its own, forked before there are threads: the tests fork too. A byte starts the server or stops it,
-// and is answered when that is done.
+// The server runs in a separate process. The process is forked before this one has threads, because the tests fork too.
+// A byte through a pipe starts or stops the server; the process sends the byte back when that is done.
 static char url[64];
 static uint16_t port;
 static pid_t keeper;

@@ -1,4 +1,4 @@
-// Ranks on CUDA memory, on a plug-in without a GPU.
+// Ranks on CUDA memory, with a fake plug-in that needs no GPU.
 #include "ep/gpu/support/fake_ranks.h"
 
 #include <stdio.h>
@@ -48,9 +48,9 @@ struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint3
   options.memory = WEFT_EP_MEMORY_CUDA;
   if (getenv("WEFT_TEST_THROUGHPUT")) {
     options.mode = WEFT_EP_THROUGHPUT;
-    options.hidden = 1024; // rows that are worth a move
+    options.hidden = 1024; // rows of this size are moved from window to window (LEAST_MOVE of cuda/relay/flow.c)
   }
-  if (getenv("WEFT_TEST_HOSTS")) // odd ranks are on another host than even ones
+  if (getenv("WEFT_TEST_HOSTS")) // as if odd ranks were on another host than even ones
     options.host_id = rank % 2 ? "odd" : "even";
   return options;
 }
@@ -126,13 +126,14 @@ void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info) {
       assert_ok(weft_ep_await(eps[i], ops[i], i == 0 ? info : NULL, NULL, DEADLINE_MS));
 }
 
-// From the operation on that is its first, the joiner has to operate too, however late its activation returns.
+// Runs the next operation of the other ranks. The joiner has to take part from its first operation on; its activation
+// may return later than that operation begins.
 static void operate_while_joining(weft_ep_t **eps, uint32_t others, const struct fake_activation *activation) {
   weft_ep_t *joiner = activation->ep;
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS), op = weft_ep_next_op(eps[0]);
   bool runs[8];
   for (uint32_t i = 0; i < others; i++) {
-    runs[i] = weft_ep_next_op(eps[i]) <= op; // one that has just joined may begin later
+    runs[i] = weft_ep_next_op(eps[i]) <= op; // a rank that has just joined may begin with a later operation
     if (runs[i])
       fake_launch(eps[i]);
   }

@@ -17,18 +17,18 @@
 
 enum { DEADLINE_MS = 30000 };
 
-// Setup and teardown of a test: opens and closes the store of its ranks.
+// Setup and teardown of a test: they open and close the store of its ranks.
 int fake_open_store(void **state);
 int fake_close_store(void **state);
 
 void assert_ok(int rc);
-void assert_says(const char *words); // in the sentence of the last error
+void assert_says(const char *words); // the text of the last error must contain them
 
 // Counts of a rank's events so far.
 struct fake_heard {
   uint64_t activated, released, lost;
 };
-// Takes the events in the queue.
+// Takes all events from the rank's queue and counts them in `heard`.
 void fake_hear(weft_ep_t *ep, struct fake_heard *heard);
 
 struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count);

@@ -1,4 +1,4 @@
-// What tests of the two judges say of a model's results.
+// Assertions about the verdict of a judge on a model's results, for the tests of both judges.
 #ifndef TESTS_EP_ORACLE_JUDGED_H
 #define TESTS_EP_ORACLE_JUDGED_H
 
@@ -16,7 +16,7 @@ static inline void judged_accept(const struct model *m, judged_fn judge) {
   assert_string_equal(verdict.what, "");
 }
 
-// `place`: what the verdict has to say.
+// `place`: words that the text of the verdict must contain.
 static inline void judged_refuse(const struct model *m, judged_fn judge, const char *place) {
   struct oracle_verdict verdict = judge(m);
   if (verdict.ok)

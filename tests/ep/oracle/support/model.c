@@ -1,4 +1,4 @@
-// A small operation of three ranks, and the result of an engine without faults.
+// A small operation of four ranks, and the results of an engine without faults.
 #include "ep/oracle/support/model.h"
 
 #include <stdlib.h>
@@ -29,8 +29,8 @@ static void fill_source(struct model *m, int s) {
       m->topk_idx[s][t * MODEL_TOPK + k] = t == 4 || (t + k) % 7 == 6 ? -1 : expert;
       m->topk_weights[s][t * MODEL_TOPK + k] = 0.1f * (float)(1 + (s + t + 3 * k) % 9);
     }
-  m->topk_idx[s][3] = m->topk_idx[s][1];                  // twice the same
-  m->topk_idx[s][6 * MODEL_TOPK] = 5 * MODEL_EXPERTS + 1; // a rank outside the view
+  m->topk_idx[s][3] = m->topk_idx[s][1];                  // token 0 selects this expert twice
+  m->topk_idx[s][6 * MODEL_TOPK] = 5 * MODEL_EXPERTS + 1; // an expert of a rank outside the view
   m->sources[s] = (struct oracle_source){.rank = ranks[s],
                                          .num_tokens = ranks[s] == 3 ? 0 : MODEL_TOKENS,
                                          .x = m->x[s],
@@ -110,11 +110,12 @@ void model_break(struct model *m, int32_t rank, uint32_t came, uint32_t answered
   m->test.num_partial = m->num_lost;
 }
 
-// Whether the token has places, and is there.
+// Whether the tokens of source s have places among the received rows.
 static bool has_places(const struct model *m, int s) {
   return m->partial || !is_lost(m, ranks[s]);
 }
 
+// Whether a token of source s has arrived.
 static bool is_there(const struct model *m, int s, int token) {
   return !is_lost(m, ranks[s]) || (m->partial && m->came[s] >> token & 1);
 }
@@ -140,7 +141,7 @@ static void put_row(struct model *m, int place, int s, int token) {
   float apart[MODEL_BLOCKS], *scales = packed ? apart : &m->scales[place * MODEL_BLOCKS];
   ep_kernels_named("portable")
       ->cast_fp8(&m->rows.fp8[place * MODEL_HIDDEN], scales, x, MODEL_HIDDEN, m->test.dtype != WEFT_EP_FP8);
-  if (packed) // a word for the two blocks of a row
+  if (packed) // one word for the scales of both blocks of a row
     ep_kernels_pack_scales((uint8_t *)m->scales + place * 4, apart, MODEL_HIDDEN);
 }
 
@@ -161,7 +162,8 @@ static int local_of(const struct model *m, int s, int token, int k) {
   return expert >= 0 && expert / MODEL_EXPERTS == MODEL_JUDGED ? (int)(expert % MODEL_EXPERTS) : -1;
 }
 
-// The rows of source s for expert e, from `place` on; those of tokens that are not there are empty. Returns how many.
+// Writes the rows of source s for expert e from `place` on. The rows of tokens that have not arrived are empty. Returns
+// the number of these rows. `dry`: only counts them.
 static int put_source(struct model *m, int e, int s, int place, bool dry) {
   int first = place;
   for (int t = 0; has_places(m, s) && t < (int)m->sources[s].num_tokens; t++)
@@ -200,7 +202,8 @@ static void dispatch_by_expert(struct model *m) {
   m->info.rows_needed = (uint32_t)(packed ? end : most);
 }
 
-// The row of x with the selection `k` of a token: it stands behind the rows of all before it.
+// The index of the row in x that belongs to selection `k` of a token: it follows the rows of all selections of the same
+// expert by earlier sources and tokens, and by earlier selections of this token.
 static int row_of(struct model *m, int s, int token, int k) {
   int e = local_of(m, s, token, k), row = m->expert_end[e] - m->counts[e];
   for (int before = 0; before < s; before++)
@@ -290,7 +293,7 @@ void model_dispatch(struct model *m) {
     fill_slots(m);
 }
 
-// What the expert gives for a token of the judged rank, in bf16.
+// Computes the output of an expert for a token of source s, in bf16.
 static void run_expert(const struct model *m, int s, int token, int64_t expert, uint16_t *y) {
   const struct ep_kernels *kernels = ep_kernels_named("portable");
   const uint16_t *x = &m->x[s][token * MODEL_HIDDEN];
@@ -307,7 +310,7 @@ static void run_expert(const struct model *m, int s, int token, int64_t expert, 
   kernels->reduce(y, rows, &factor, 1, 1.0f, MODEL_HIDDEN);
 }
 
-// As the row travels, and back.
+// Encodes the row as it is sent, and decodes it again.
 static void code(uint16_t *row) {
   const struct ep_kernels *kernels = ep_kernels_named("portable");
   uint8_t codes[MODEL_HIDDEN * 10 / 8];
@@ -320,7 +323,8 @@ static bool answers(const struct model *m, int r, int token) {
   return !is_lost(m, ranks[r]) || (m->partial && m->answered[r] >> token & 1);
 }
 
-// The row of rank r, from the selections that are its own, whose bits of `brought` are set. False: it has none.
+// Computes the row with which rank r answers a token, from the selections of the token that are experts of r, and sets
+// `brought` for each of them. False: rank r answers no row.
 static bool make_rank_row(const struct model *m, int s, int r, int token, uint16_t *sum, bool *brought) {
   const struct ep_kernels *kernels = ep_kernels_named("portable");
   const int64_t *experts = &m->topk_idx[s][token * MODEL_TOPK];
@@ -347,7 +351,7 @@ static bool make_rank_row(const struct model *m, int s, int r, int token, uint16
   return true;
 }
 
-// The sum of ranks' rows, times the factor, and the biases: in f32, rounded once.
+// Adds the ranks' rows, multiplies the sum by the factor, and adds the biases: in f32, rounded once.
 static void add_rows(struct model *m, int token, const uint16_t *const *rows, uint32_t count, float factor) {
   for (int i = 0; i < MODEL_HIDDEN; i++) {
     float sum = 0;

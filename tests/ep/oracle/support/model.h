@@ -1,4 +1,4 @@
-// A small operation of three ranks, and the results of an engine without faults: computed by simple loops with the
+// A small operation of four ranks, and the results of an engine without faults. Simple loops compute them with the
 // arithmetic of the portable kernels.
 #ifndef TESTS_EP_ORACLE_MODEL_H
 #define TESTS_EP_ORACLE_MODEL_H
@@ -12,7 +12,7 @@ enum {
   MODEL_EXPERTS = 3,
   MODEL_CAPACITY = 8,
   MODEL_RANKS = 4,  // 0, 2, 3 and 6; rank 3 has no tokens
-  MODEL_TOKENS = 9, // of each other rank
+  MODEL_TOKENS = 9, // of each of the other ranks
   MODEL_ROWS = 64,
   MODEL_ROW_BYTES = 96, // OPAQUE
   MODEL_SCALE_BYTES = 8,
@@ -27,9 +27,9 @@ struct model {
   float topk_weights[MODEL_RANKS][MODEL_TOKENS * MODEL_TOPK];
   uint8_t payload[MODEL_RANKS][MODEL_TOKENS * MODEL_ROW_BYTES];
   uint8_t payload_scales[MODEL_RANKS][MODEL_TOKENS * MODEL_SCALE_BYTES];
-  int32_t lost[MODEL_RANKS]; // nothing arrives from these ranks,
+  int32_t lost[MODEL_RANKS]; // nothing arrives from these ranks; if `partial`, a part of the data arrives
   uint32_t num_lost;
-  bool partial;                   // or a part, in both directions:
+  bool partial;                   // `came` and `answered` say which part:
   uint32_t came[MODEL_RANKS];     // bit t: token t of that source arrived
   uint32_t answered[MODEL_RANKS]; // bit t: that rank answered token t of MODEL_JUDGED
   bool renormalize;
@@ -59,12 +59,12 @@ struct model {
   struct weft_ep_missing missing[MODEL_TOKENS * MODEL_TOPK];
 };
 
-// The operation: positive rows (so that sums do not cancel), -1 entries, an expert twice in one token, experts of a
-// rank that is not in the view, a token for nobody.
+// Makes the operation. It has positive rows (so that sums do not cancel), entries of -1, a token that selects one
+// expert twice, an expert of a rank that is not in the view, and a token that selects no expert.
 struct model *model_new(enum weft_ep_dtype dtype, enum weft_ep_layout layout, int32_t lost_or_none);
 
-// The source of `rank` ends early: of its tokens those in `came` arrive, and it answers those in `answered`. Call the
-// next two functions afterwards.
+// Makes `rank` end early: the tokens in `came` arrive from it, and it answers the tokens in `answered`. Call the next
+// two functions afterwards.
 void model_break(struct model *model, int32_t rank, uint32_t came, uint32_t answered);
 
 // Computes what MODEL_JUDGED receives, and what it combines. Call it again after a change of the inputs.
@@ -74,7 +74,7 @@ void model_combine(struct model *model);
 struct oracle_verdict model_judge_dispatch(const struct model *model);
 struct oracle_verdict model_judge_combine(const struct model *model);
 
-// out = row * (1 + expert / 16); with answer.by_rank that of a rank in the place of the expert
+// out = row * (1 + expert / 16). With answer.by_rank, `expert` is the number of a rank.
 void model_expert(void *arg, int64_t expert, const double *row, uint32_t hidden, double *out);
 
 #endif

@@ -8,7 +8,7 @@ static struct {
   enum place place;
   void (*strike)(struct rank *rank);
   bool combining; // in combine_send; else in dispatch_send
-  uint32_t rows;  // that have begun to go out in it
+  uint32_t rows;  // the rows that it has begun to send
   bool sending;
 } armed;
 
@@ -21,10 +21,10 @@ static void strike(void) {
   armed.strike(rank);
 }
 
-// Peers that have been sent everything, the flag included.
+// The number of peers to which this rank has sent everything, including the flag.
 static uint32_t flags_up(void) {
   struct weft_ep *ep = armed.rank->ep;
-  uint64_t number = ep->next_op - armed.combining; // it counts up at the end of dispatch_send
+  uint64_t number = ep->next_op - armed.combining; // next_op is incremented at the end of dispatch_send
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   uint32_t up = 0;
   for (uint32_t i = 0; i < op->num_members; i++) {
@@ -37,7 +37,7 @@ static uint32_t flags_up(void) {
   return up;
 }
 
-// A row is about to go out.
+// Called before each row is sent.
 static void row(void) {
   if (!armed.rank || !armed.sending)
     return;

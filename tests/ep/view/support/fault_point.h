@@ -7,10 +7,10 @@
 
 enum place {
   PLACE_DISPATCH_FIRST_ROW, // nothing has been written to any peer
-  PLACE_DISPATCH_ROWS,      // some rows of the first peer, no flag
+  PLACE_DISPATCH_ROWS,      // some rows have been written to the first peer, but no flag
   PLACE_DISPATCH_PEERS,     // the first peer has everything, the others nothing
   PLACE_DISPATCH_SENT,      // every peer has everything
-  PLACE_DISPATCH_HEARD,     // the rows of all peers have arrived, nothing is answered
+  PLACE_DISPATCH_HEARD,     // the rows of all peers have arrived, and no row has been answered
   PLACE_COMBINE_FIRST_ROW,
   PLACE_COMBINE_ROWS,
   PLACE_COMBINE_PEERS,
@@ -21,7 +21,7 @@ enum place {
 // Calls `strike`, once, when the rank's next operation reaches that place. A process has one such rank.
 void place_arm(struct rank *rank, enum place place, void (*strike)(struct rank *rank));
 
-// setup.at has to call this.
+// setup.at has to call this function for every step.
 void place_reach(struct rank *rank, enum rank_step step);
 
 #endif

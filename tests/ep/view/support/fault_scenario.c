@@ -17,24 +17,24 @@
 
 enum { DEADLINE_MS = 60000, BEFORE = 10, AFTER = 10, END_MARK = 1 };
 
-// What the processes tell each other, in shared memory.
+// Data that the processes share.
 struct board {
-  _Atomic uint64_t sent[SCENARIO_RANKS];   // operation + 1 that a rank has sent
-  _Atomic uint64_t struck[SCENARIO_RANKS]; // operation + 1 in which a rank was struck
+  _Atomic uint64_t sent[SCENARIO_RANKS];   // the newest operation that a rank has sent, plus 1
+  _Atomic uint64_t struck[SCENARIO_RANKS]; // the operation in which a rank was killed or stopped, plus 1
   _Atomic uint32_t recovered;              // survivors that have run a while without the victims
-  _Atomic uint32_t fenced;                 // bit r: the stopped rank r has found itself out
-  char names[2 * SCENARIO_RANKS][64];      // of each process's listener
+  _Atomic uint32_t fenced;                 // bit r: the stopped rank r has found that it is fenced
+  char names[2 * SCENARIO_RANKS][64];      // name of each process's listener
 };
 
 static struct board *board;
-static const struct fault_scenario *told;
+static const struct fault_scenario *current;
 
 static bool is_victim(int32_t rank) {
-  return told->victims >> rank & 1;
+  return current->victims >> rank & 1;
 }
 
 static uint32_t num_victims(void) {
-  return (uint32_t)__builtin_popcount(told->victims);
+  return (uint32_t)__builtin_popcount(current->victims);
 }
 
 static bool await_count(const _Atomic uint32_t *word, uint32_t count) {
@@ -44,25 +44,26 @@ static bool await_count(const _Atomic uint32_t *word, uint32_t count) {
   return *word >= count;
 }
 
-// Every survivor is in the operation too: what each of them must lose does not depend on who came first.
+// Waits until every survivor has sent its data of this operation. Otherwise the losses of a survivor would depend on
+// whether it or the victim came first.
 static void await_survivors(uint64_t op) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
-  for (uint32_t r = 0; r < told->ranks; r++)
+  for (uint32_t r = 0; r < current->ranks; r++)
     while (!is_victim((int32_t)r) && board->sent[r] <= op && !clock_passed(deadline))
       poll(NULL, 0, 1);
 }
 
-// A victim's fate.
+// Kills or stops this rank, which is a victim. A stopped rank continues here when it is woken.
 static void strike(struct rank *rank) {
-  bool counted = told->place > PLACE_DISPATCH_PEERS && told->place < PLACE_BETWEEN;
-  uint64_t op = weft_ep_next_op(rank->ep) - counted; // dispatch_send counts it at its end
-  if (told->place < PLACE_BETWEEN)
+  bool counted = current->place > PLACE_DISPATCH_PEERS && current->place < PLACE_BETWEEN;
+  uint64_t op = weft_ep_next_op(rank->ep) - counted; // dispatch_send increments next_op at its end
+  if (current->place < PLACE_BETWEEN)
     await_survivors(op);
   board->struck[rank->index] = op + 1;
-  if (told->blow == SCENARIO_KILL)
+  if (current->blow == SCENARIO_KILL)
     kill(getpid(), SIGKILL);
   kill(getpid(), SIGSTOP);
-  rank->unjudged = true; // rubbish from here on
+  rank->unjudged = true; // from here on its data is wrong
   memset(rank->x, 0x55, (size_t)rank->setup.tokens * rank->setup.hidden * 2);
   memset(rank->y, 0x55, (size_t)rank->rows * rank->setup.experts * rank->setup.hidden * 2);
 }
@@ -73,7 +74,7 @@ static void at(struct rank *rank, enum rank_step step) {
   place_reach(rank, step);
 }
 
-// --- what a survivor must see ---
+// --- the checks of a survivor ---
 
 static bool lists_lost(const struct rank *rank, int32_t victim) {
   for (uint32_t i = 0; i < rank->info.num_lost; i++)
@@ -96,9 +97,9 @@ static bool in_view(const struct rank *rank, int32_t victim) {
   return false;
 }
 
-// The peer that a rank serves first.
+// Whether `rank` is the peer to which the victim sends first.
 static bool is_next(int32_t rank, int32_t victim) {
-  return rank == (victim + 1) % (int32_t)told->ranks;
+  return rank == (victim + 1) % (int32_t)current->ranks;
 }
 
 static bool check_victim(struct rank *rank, int32_t victim) {
@@ -106,18 +107,18 @@ static bool check_victim(struct rank *rank, int32_t victim) {
   bool lost = lists_lost(rank, victim), missing = lists_missing(rank, victim);
   bool must_lose = false, must_miss = false;
   if (struck == op + 1) {
-    enum place place = told->place;
+    enum place place = current->place;
     must_lose = place == PLACE_BETWEEN || place < PLACE_DISPATCH_PEERS ||
                 (place == PLACE_DISPATCH_PEERS && !is_next(rank->index, victim));
     must_miss = place != PLACE_COMBINE_SENT && !(place == PLACE_COMBINE_PEERS && is_next(rank->index, victim));
   } else if (struck != 0 && struck <= op) {
-    bool adopted = rank->info.epoch != rank->view_epoch; // what was sent by the view before may be missing
+    bool adopted = rank->info.epoch != rank->view_epoch; // data that was sent in the previous view may be missing
     must_lose = adopted ? lost : in_view(rank, victim);
     must_miss = adopted ? missing : must_lose;
   }
   if (lost == must_lose && missing == must_miss)
     return true;
-  // Between hosts, what was sent just before may have been on its way yet.
+  // Between hosts, data that was sent just before the fault may still have been under way.
   if (getenv("WEFT_TEST_HOSTS") && (struck == op + 1 || struck == op + 2) && lost >= must_lose && missing >= must_miss)
     return true;
   return rank_fail(rank, "operation %llu: rank %d is %slisted as lost, its experts %sas missing; it was struck in %lld",
@@ -125,7 +126,7 @@ static bool check_victim(struct rank *rank, int32_t victim) {
 }
 
 static bool check_losses(struct rank *rank) {
-  for (int32_t r = 0; r < (int32_t)told->ranks; r++) {
+  for (int32_t r = 0; r < (int32_t)current->ranks; r++) {
     if (is_victim(r) ? !check_victim(rank, r) : lists_lost(rank, r) || lists_missing(rank, r))
       return rank_fail(rank, "operation %llu: rank %d, which lives, is listed as lost or its experts as missing",
                        (unsigned long long)rank->info.op, r);
@@ -133,17 +134,17 @@ static bool check_losses(struct rank *rank) {
   return true;
 }
 
-// --- lives ---
+// --- the bodies of the processes ---
 
 static uint32_t list_ranks(bool victims_too, int32_t ranks[SCENARIO_RANKS]) {
   uint32_t count = 0;
-  for (int32_t r = 0; r < (int32_t)told->ranks; r++)
+  for (int32_t r = 0; r < (int32_t)current->ranks; r++)
     if (victims_too || !is_victim(r))
       ranks[count++] = r;
   return count;
 }
 
-// Operates until it has run a while in that view and holds just what it needs in it.
+// Runs operations until the rank has run AFTER of them in that view, and holds exactly the resources `due`.
 static bool settle(struct rank *rank, bool victims_too, const struct held_resources *due,
                    bool (*check)(struct rank *)) {
   int32_t ranks[SCENARIO_RANKS];
@@ -184,7 +185,7 @@ static bool open_rank(struct rank *rank, int32_t index, uint32_t process, const 
 }
 
 static bool rejoin(struct rank *rank, int32_t index, uint32_t process) {
-  if (!await_count(&board->recovered, told->ranks - num_victims()))
+  if (!await_count(&board->recovered, current->ranks - num_victims()))
     return rank_fail(rank, "the others did not go on without rank %d", index);
   return open_rank(rank, index, process, NULL, 0) && rank_operate_n(rank, AFTER) && end_together(rank);
 }
@@ -198,7 +199,7 @@ static bool survive(struct rank *rank, const struct held_resources *full) {
   return settle(rank, true, full, nothing_lost) && end_together(rank);
 }
 
-// A stopped rank that has woken.
+// Runs operations on a rank that was stopped and woken, until it finds that it is fenced. Then the rank rejoins.
 static bool find_out(struct rank *rank) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while (rank_operate(rank))
@@ -219,25 +220,25 @@ static bool live(struct rank *rank, void *arg) {
   list_ranks(true, founders);
   rank->setup.apart = true;
   rank->setup.at = at;
-  if (process >= told->ranks) { // a victim's next life
+  if (process >= current->ranks) { // this process takes the place of a killed victim
     int32_t victim = 0;
-    for (uint32_t skip = process - told->ranks; !is_victim(victim) || skip-- > 0;)
+    for (uint32_t skip = process - current->ranks; !is_victim(victim) || skip-- > 0;)
       victim++;
     return rejoin(rank, victim, process);
   }
-  if (!open_rank(rank, rank->index, process, founders, told->ranks) || !rank_operate_n(rank, BEFORE))
+  if (!open_rank(rank, rank->index, process, founders, current->ranks) || !rank_operate_n(rank, BEFORE))
     return false;
   struct held_resources full = held_resources_settled();
   if (!is_victim(rank->index))
     return survive(rank, &full);
-  place_arm(rank, told->place, strike);
+  place_arm(rank, current->place, strike);
   return find_out(rank);
 }
 
 // --- the test ---
 
 static void wake_victims(const struct processes *processes) {
-  for (uint32_t r = 0; r < told->ranks; r++) {
+  for (uint32_t r = 0; r < current->ranks; r++) {
     int status;
     if (!is_victim((int32_t)r))
       continue;
@@ -245,14 +246,14 @@ static void wake_victims(const struct processes *processes) {
     if (!WIFSTOPPED(status))
       fail_msg("rank %u ended with status %d instead of being stopped: %s", r, status, processes->errors[r]);
   }
-  await_count(&board->recovered, told->ranks - num_victims());
-  for (uint32_t r = 0; r < told->ranks; r++)
+  await_count(&board->recovered, current->ranks - num_victims());
+  for (uint32_t r = 0; r < current->ranks; r++)
     if (is_victim((int32_t)r))
       kill(processes->pids[r], SIGCONT);
 }
 
 void fault_scenario_run(const struct fault_scenario *scenario) {
-  told = scenario;
+  current = scenario;
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   bool kills = scenario->blow == SCENARIO_KILL;

@@ -1,8 +1,9 @@
-// Faults of some ranks of a group, and the results that the others must have: processes, and real signals. The ranks
-// found a group and run operations; at a place in an operation the victims are killed or stopped. The oracle checks
-// that the survivors' operation lists exactly what the victims did not send. The next view is without them, and nothing
-// of them is mapped or open any more. Then each victim rejoins, as a new process or, if it was only stopped, after it
-// has found itself FENCED. At the end the store has no key of the group.
+// Scenarios in which some ranks of a group fail, and checks of the other ranks' results. Ranks are processes, and the
+// faults are real signals. The ranks found a group and run operations; at a place in an operation the victims are
+// killed or stopped. The oracle checks that the survivors' operation lists exactly the data that the victims did not
+// send. The next view does not contain the victims, and the survivors have no memory or socket of them mapped or open
+// any more. Then each victim rejoins: as a new process or, if it was only stopped, after it has found that it is
+// FENCED. At the end the store has no key of the group.
 #ifndef TESTS_EP_FAULT_SCENARIO_H
 #define TESTS_EP_FAULT_SCENARIO_H
 
@@ -13,13 +14,13 @@ enum { SCENARIO_RANKS = 5 };
 
 enum fault {
   SCENARIO_KILL,
-  SCENARIO_STOP, // woken when the others have continued without it; it then sends wrong data
+  SCENARIO_STOP, // it is woken when the others have continued without it, and then sends wrong data
 };
 
 struct fault_scenario {
   struct setup setup;
   uint32_t ranks;   // founders, from rank 0
-  uint32_t victims; // bit r: rank r is a victim; all are struck in the same operation
+  uint32_t victims; // bit r: rank r is a victim; all victims fail in the same operation
   enum place place;
   enum fault blow;
 };

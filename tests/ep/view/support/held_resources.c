@@ -38,7 +38,8 @@ struct held_resources held_resources_now(void) {
   if (folder)
     closedir(folder);
   char path[64];
-  snprintf(path, sizeof path, "/proc/self/task/%d/maps", (int)getpid()); // the kernel's, also under qemu-user
+  // qemu-user makes up /proc/self/maps, but not this file.
+  snprintf(path, sizeof path, "/proc/self/task/%d/maps", (int)getpid());
   FILE *maps = fopen(path, "re");
   char line[LINE];
   while (maps && fgets(line, sizeof line, maps))
@@ -49,7 +50,7 @@ struct held_resources held_resources_now(void) {
 }
 
 struct held_resources held_resources_settled(void) {
-  uint64_t deadline = clock_deadline_ms(getenv("WEFT_TEST_HOSTS") ? 0 : SETTLE_MS); // between hosts nobody compares
+  uint64_t deadline = clock_deadline_ms(getenv("WEFT_TEST_HOSTS") ? 0 : SETTLE_MS); // between hosts no test compares
   struct held_resources holdings = held_resources_now();
   for (; holdings.descriptors > 1 && !clock_passed(deadline); holdings = held_resources_now())
     poll(NULL, 0, 1);
@@ -61,7 +62,7 @@ void held_resources_less_peers(struct held_resources *holdings, uint32_t count) 
   holdings->mappings -= 3 * (int)count; // a window each way, and the peer's doorbell
 }
 
-// Between hosts, what a link holds is its transport's; ep_churn_far counts all of it.
+// Between hosts the resources of a link belong to its transport; the test churn counts all resources of a process.
 bool held_resources_equal(const struct held_resources *due) {
   if (getenv("WEFT_TEST_HOSTS"))
     return true;
@@ -87,7 +88,7 @@ void held_resources_assert_no_listener(const char *name) {
   fclose(sockets);
 }
 
-// Says which keys there are, unless there are none.
+// Counts the group's keys in the store. `say`: prints them too.
 static size_t count_keys(weft_store_t *store, bool say) {
   struct weft_store_list *list = NULL;
   assert_int_equal(weft_store_range(store, RANK_PREFIX, true, 0, &list), 0);

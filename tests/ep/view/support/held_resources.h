@@ -6,26 +6,26 @@
 #include <stdint.h>
 
 struct held_resources {
-  int sockets;     // of the local family
-  int descriptors; // of memory
-  int mappings;    // of memory that has a descriptor somewhere
+  int sockets;     // of the family AF_UNIX
+  int descriptors; // of memfds
+  int mappings;    // of memfds, whether their descriptors are still open or not
 };
 
 // The resources of this process.
 struct held_resources held_resources_now(void);
-// The same for a rank whose links are all up. A link is used before the thread that made it has closed the descriptors
-// of its windows; afterwards only the doorbell's is left.
+// The same for a rank whose links are all up. It waits until only the descriptor of the doorbell is left: a link may be
+// used a little before the thread that made it has closed the descriptors of its windows.
 struct held_resources held_resources_settled(void);
 // Subtracts the resources of `count` peers.
 void held_resources_less_peers(struct held_resources *holdings, uint32_t count);
 bool held_resources_equal(const struct held_resources *due);
-// Describes what this process has and should have; valid until the next call.
+// A text with the resources that this process has and should have; valid until the next call.
 const char *held_resources_difference(const struct held_resources *due);
 
-// Asserts that no process listens on that abstract socket any more; "": no socket.
+// Asserts that no process listens on the abstract socket of this name any more. With "" it checks nothing.
 void held_resources_assert_no_listener(const char *name);
-// Waits until the store there has no key of the tests' default group: at once, or when a lease has ended that was not
-// revoked.
+// Waits until the store at `url` has no key of the tests' default group. A key whose lease was not revoked stays until
+// the lease ends.
 void held_resources_assert_no_keys(const char *url);
 
 #endif
