@@ -1,5 +1,5 @@
-// Services of an agent beside its transfers: liveness of peers, exchange of metadata, metrics. Opened last, closed
-// first.
+// Services of an agent beside its transfers: liveness of peers, exchange of metadata, metrics. They are opened last and
+// closed first.
 #include "agent/services.h"
 #include "agent/agent.h"
 

@@ -1,4 +1,4 @@
-// The protocols that a handle of libcurl may use, for the layers that have one.
+// The protocols that a handle of libcurl may use, for all layers that use libcurl.
 #ifndef BASE_HTTP_ONLY_H
 #define BASE_HTTP_ONLY_H
 

@@ -1,4 +1,4 @@
-// Looks for a plug-in, checks that nobody else could have written it, and loads it.
+// Looks for a plug-in, checks that no other user could have written it, and loads it.
 #include "base/plugin.h"
 
 #include <dlfcn.h>

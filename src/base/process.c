@@ -1,5 +1,6 @@
-// A process's start and whether it still runs, as /proc/PID/task/PID/stat has them. An emulator of user space, such as
-// qemu-user, makes up /proc/PID/stat of the process that reads it, with another start; not this file.
+// Reads from /proc/PID/task/PID/stat when a process started and whether it still runs. /proc/PID/stat has the same
+// data, but an emulator of user space, such as qemu-user, makes up this file with another start if a process reads its
+// own.
 #include "base/process.h"
 
 #include <errno.h>

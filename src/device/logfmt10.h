@@ -1,7 +1,8 @@
-// logfmt10: 128 values as signs and magnitudes of 9 bits, evenly spaced in log2. What all kernels of the host must
-// agree on to give the same bits: everything is f32 arithmetic, each operation rounded to nearest even, with fused
-// multiply-adds where `fma` is written, and nowhere else. A GPU reads and writes the same codes, by its own log2 and
-// exp2 (cuda/kernels/format.cuh): within the bounds below, and not to the bit.
+// logfmt10: 128 values as signs and magnitudes of 9 bits, evenly spaced in log2. All kernels of the host give the same
+// bits, since all of them compute as written here: everything is f32 arithmetic, each operation is rounded to nearest
+// even, and multiply-adds are fused where `fma` is written, and nowhere else. A GPU reads and writes the same codes
+// with its own log2 and exp2 (cuda/kernels/format.cuh): its results are within the bounds below, but not equal to the
+// bit.
 //
 // A block of 128 values has 160 bytes of codes and a head of two f32, `low` and `step`. Value i has the code c, of 9
 // bits: 0 is zero, and c from 1 to 511 is 2^(low + (c - 1) * step).

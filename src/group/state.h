@@ -215,7 +215,7 @@ void group_update_lost(struct group_machine *m, const char *reason); // after wa
 bool group_propose(struct group_machine *m, struct group_request *request);
 bool group_propose_leave(struct group_machine *m, struct group_request *request); // at the close
 
-// proposal.c: whether it is time for a proposal; the members that it must keep; the claims that it deletes.
+// proposal.c: whether it is time for a proposal; whether a member has to be removed; begin and end of the transaction.
 bool group_turn_has_come(struct group_machine *m, uint32_t place, bool urgent);
 bool group_has_to_go(struct group_machine *m, const struct group_member *member, bool *urgent);
 void group_proposal_begin(struct group_machine *m);

@@ -5,9 +5,8 @@
 //   {"weft_figures": 1, "kind": "transfer", "version": "0.1.0", "started": "...", "elapsed_s": 1.5, "complete": true,
 //    "cut_short": "", "passed": true, "error": "", "hosts": ["a", "b"], "settings": {...}, "bounds": [...],
 //    "rows": [{"keys": {"op": "WRITE", "bytes": 4096}, "run": 0, "slowest": "rank 1 on b", "refused": "",
-//              "figures": [{"name": "latency", "unit": "us", "better": "lower", "value": 3.1, "count": 1000, "min":
-//              ...,
-//                           "samples": [...]}, ...]}]}
+//              "figures": [{"name": "latency", "unit": "us", "better": "lower", "value": 3.1, "count": 1000,
+//                           "min": ..., "samples": [...]}, ...]}]}
 //
 // Rows with the same keys are repeats of one measurement; `run` distinguishes them.
 #ifndef MEASURE_FIGURES_H

@@ -1,6 +1,6 @@
 // Figures and results as text for the textfile collector of Prometheus's node exporter: gauges in base units (seconds,
-// bytes, ratios), in the text format 0.0.4, of which metrics/text.h writes a part that OpenMetrics has, too. A
-// collector reads each FILE.prom in its directory at any time, so files are written as a whole.
+// bytes, ratios), in the text format 0.0.4. metrics/text.h writes the part of it that OpenMetrics has, too. A collector
+// reads each FILE.prom in its directory at any time, so files are written as a whole.
 #ifndef MEASURE_PROMETHEUS_H
 #define MEASURE_PROMETHEUS_H
 

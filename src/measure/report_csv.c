@@ -1,4 +1,4 @@
-// RFC 4180: a header record, then one per phase and rank.
+// The report as CSV (RFC 4180): a header record, then one record for each phase and rank.
 #include <inttypes.h>
 
 #include "base/text/csv.h"

@@ -1,4 +1,4 @@
-// Takes a rank, and waits until all have come.
+// Takes a rank, and waits until all workers have taken theirs.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// The thread that renews the lease, reads the store again after a gap, and clears up after the dead.
+// The thread that renews the lease, reads the store again after a gap, and removes the keys of dead workers.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// The initiator: connects to a target, and gives the contents of the target's buffer.
+// The initiator: connects to a target, and asks it to fill and to check the target's buffer.
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>

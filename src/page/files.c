@@ -1,4 +1,4 @@
-// Pages of files.
+// Makes pages from saved documents.
 #include <stdlib.h>
 
 #include "base/fail.h"

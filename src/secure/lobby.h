@@ -4,10 +4,11 @@
 //
 // The lobby accepts all callers at once, since the system's queue serves strangers and legitimate callers in their
 // order, and admits nobody once it is full: a caller that finds the queue full tries again after 1 s, 3 s and 7 s. If a
-// caller sends something else, its connection is closed: for a few callers at once, for more of them only when their
-// time is over, since they would only connect again. When all places are taken, a new caller gets the place of such a
-// connection, or otherwise of the oldest connection of the address that has most places. For a moment after its arrival
-// a connection cannot lose its place in this way; this is longer than the first message of a legitimate caller takes.
+// caller sends something else, its connection has to be closed. For a few such callers this happens at once; further
+// ones would only connect again, so their connections are closed when their time is over. When all places are taken, a
+// new caller gets the place of such a connection, or otherwise of the oldest connection of the address that has most
+// places. For a moment after its arrival a connection cannot lose its place in this way; this is longer than the first
+// message of a legitimate caller takes.
 //
 // The cost of strangers is limited by the places, by the time, and by the number of connections that are accepted per
 // second. One thread at a time.

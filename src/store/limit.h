@@ -1,5 +1,6 @@
-// A time at which every call of a thread to a store gives up, before the store's own limit. Another thread may make it
-// earlier while a call waits, so that a thread that has to end does not hang if the store does not answer.
+// A time limit for all calls of one thread to stores: a call gives up at this time, even before the store's own limit.
+// Another thread may set an earlier time while a call waits, so that a thread that has to end does not hang if the
+// store does not answer.
 #ifndef STORE_LIMIT_H
 #define STORE_LIMIT_H
 

@@ -1,4 +1,4 @@
-// Doubly linked rings: a head is a link that is in its own ring alone while the list is empty.
+// Doubly linked lists as rings. The head of a list is a link too; while the list is empty, it is alone in its ring.
 #ifndef TRANSPORT_LINK_H
 #define TRANSPORT_LINK_H
 

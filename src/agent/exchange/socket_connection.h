@@ -6,7 +6,7 @@
 // which the caller sends the first:
 //   METADATA         of the caller
 //   METADATA         of the listener, with its proof (agent/exchange/proof.h) that it is the agent of this metadata
-//   PROOF            of the caller, likewise; the listener loads the caller's metadata
+//   PROOF            of the caller, that it is the agent of its metadata; the listener loads this metadata
 //   ADOPTED          by the listener; the caller loads the listener's metadata, and both know each other
 //   UPDATE, GOODBYE  at any time from then on
 // METADATA contains the version of this protocol and the oldest version that it is compatible with (u16 each), the

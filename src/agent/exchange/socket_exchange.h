@@ -1,5 +1,5 @@
-// Functions that socket_exchange.c (connections that this agent keeps and makes) and socket_listener.c (connections
-// that it accepts) call of each other.
+// Functions of socket_exchange.c (the connections that this agent keeps and makes) that socket_listener.c (the
+// connections that it accepts) calls, and the other way round.
 #ifndef AGENT_EXCHANGE_SOCKET_EXCHANGE_H
 #define AGENT_EXCHANGE_SOCKET_EXCHANGE_H
 

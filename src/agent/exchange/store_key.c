@@ -1,5 +1,4 @@
-// The agent's keys in the store, and the lease that they are on. A key is put or deleted only where no other agent that
-// lives has it.
+// The agent's keys in the store, and their lease. A key is put or deleted only if no other living agent has it.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

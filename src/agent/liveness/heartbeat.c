@@ -2,9 +2,9 @@
 // pidfd if the peer runs in the same pid namespace, and by a limit on silence.
 //
 // A peer is lost when it has been silent for its limit. Silence is measured only after the peer's first message, since
-// a peer that does not know this agent has no reason to send anything. Only time in which this process checks counts.
-// After a gap (the process was stopped, or nobody called) a good part of the limit is left to receive every peer's
-// messages.
+// a peer that does not know this agent has no reason to send anything. Time counts only
+// while this process checks its peers. So after a gap (the process was stopped, or nobody called) most of the limit is
+// left to receive every peer's messages.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// Asks the kernel by msync(MS_ASYNC), which has nothing to write since Linux 2.6.19 and still answers ENOMEM for a
-// range with a hole (msync(2)). It walks mappings, not pages, so 1 TiB costs what 4 KiB cost.
+// Finds out by msync(MS_ASYNC) whether a range is mapped: since Linux 2.6.19 this call writes nothing, but it still
+// fails with ENOMEM if the range has a hole (msync(2)). The kernel walks mappings for it, not pages, so 1 TiB costs as
+// little as 4 KiB.
 #include "agent/memory/mapped.h"
 
 #include <errno.h>
@@ -7,12 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// From a page's first byte on.
+// `address`: the first byte of a page.
 static bool is_mapped(uint64_t address, uint64_t length) {
   return msync((void *)(uintptr_t)address, length, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
-// The first page that is not mapped is found by halves.
+// Finds the first page that is not mapped, by bisection.
 uint64_t mapped_bytes(uint64_t address, uint64_t length) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = address / page * page;
   uint64_t good = 0, bad = (address - first + length - 1) / page + 1; // pages: so many are mapped, so many are not

@@ -1,4 +1,4 @@
-// The ways to a peer: one for each worker that both sides have.
+// The links to a peer: one for each transport that both sides have open.
 #include "agent/peer/links.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Metadata becomes a peer, or changes one: all of it or nothing.
+// Makes a peer from metadata, or updates one: all of the metadata takes effect, or none of it.
 #include "agent/peer/load.h"
 
 #include <inttypes.h>

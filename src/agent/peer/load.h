@@ -1,4 +1,4 @@
-// Makes peers of descriptions, and updates peers by them.
+// Makes peers from descriptions, and updates peers.
 #ifndef AGENT_PEER_LOAD_H
 #define AGENT_PEER_LOAD_H
 

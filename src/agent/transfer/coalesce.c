@@ -1,4 +1,4 @@
-// Pairs of descriptors, and the pieces that they become.
+// Checks the pairs of local and remote descriptors of a transfer, and merges adjacent pairs to pieces.
 #include <inttypes.h>
 #include <stdlib.h>
 

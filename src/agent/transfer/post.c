@@ -1,4 +1,4 @@
-// Post, poll, and how a transfer ends. No allocation here, no lock that waits, no name that is looked up.
+// Post, poll, and how a transfer ends. This code allocates nothing, waits for no lock, and looks up no name.
 #include "agent/transfer/post.h"
 
 #include <inttypes.h>

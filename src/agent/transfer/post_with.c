@@ -1,6 +1,6 @@
-// Posts with settings of their own: a notification, a deadline, a completion with a tag. They set up the transfer and
-// start it as every post does; the next plain one finds it as it was made. Nothing is allocated: the room for
-// notifications, and the request that brings one, were made with the transfer.
+// Posts with separate settings: a notification, a deadline, a completion with a tag. Such a post changes the transfer
+// and starts it as every post does; the next post first restores the transfer as it was made. Nothing is allocated: the
+// room for notifications, and the request that carries one, were made with the transfer.
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "base/sized.h"
 #include "base/time/ticks.h"
 
-// The size of the notification in the request that brings it.
+// Sets the size of the notification in the request that carries it.
 static void set_size(weft_transfer_t *transfer, uint32_t size) {
   transfer->message_size = AGENT_HEADER + size;
   struct agent_post *carrier = transfer->sender ? transfer->sender : &transfer->all_parts[transfer->num_all - 1];
@@ -37,7 +37,7 @@ void agent_transfer_as_made(weft_transfer_t *transfer) {
   }
 }
 
-// In the place of the transfer's own, or where it has none.
+// Lets the transfer carry the notification of the post, in place of its own one if it has one.
 static void notify(weft_transfer_t *transfer, const struct weft_post *post) {
   if (post->notification_size > 0)
     memcpy(transfer->note + AGENT_HEADER, post->notification, post->notification_size);

@@ -1,4 +1,5 @@
-// Ends by a signal: a flag for the loops, and a way out of calls that look at no flag.
+// The handler of signals that request an end: it sets a flag, which loops check. A second signal, or the first one
+// after stop_at_once(), ends the process even within a call that checks no flag.
 #include "base/signal/stop.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// Digits of measured numbers, for people and programs.
+// Rounds measured numbers to as many digits as they are exact to.
 #ifndef BASE_TEXT_DIGITS_H
 #define BASE_TEXT_DIGITS_H
 

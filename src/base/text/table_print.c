@@ -1,4 +1,4 @@
-// Prints tables, in one style or another.
+// Prints tables, with or without styles.
 #include <string.h>
 
 #include "base/text/table_rows.h"

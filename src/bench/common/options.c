@@ -1,4 +1,4 @@
-// Checks of options that concern several of them.
+// Checks options that depend on each other.
 #include "bench/common/options.h"
 
 #include <string.h>

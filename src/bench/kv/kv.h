@@ -1,7 +1,7 @@
 // Plans of KV caches: how many bytes a model stores for its tokens, in which blocks, and which blocks each prefill
 // worker, which has computed them, sends to which decode worker, which continues with them.
 //
-// Bytes of a token in a layer, of the published definitions of attention:
+// Bytes of a token in a layer, from the published definitions of attention:
 //  - Grouped-query attention (Ainslie et al. 2023, "GQA", section 2; with as many groups as heads it is multi-head,
 //    with one it is multi-query): a key and a value for each KV head, 2 x heads_kv x head_dim numbers.
 //  - Multi-head latent attention (DeepSeek-V2 technical report, 2024, section 2.1 and table 1): one compressed vector

@@ -1,8 +1,8 @@
 // Computes the figures of one row from those of all workers. If there is one initiator, which is rank 0, all of its
 // times are used. If there are several, each sends a few thousand evenly chosen times, since they go through the store.
-// All initiators send the same number, rank 0 too, which would otherwise count for more than the others. Each also
-// sends its least and its greatest time: otherwise one request of a million that took a second would hardly ever be
-// seen.
+// All initiators send the same number of times. Rank 0 does so too: with all of its times it would count for more than
+// the others. Each also sends its least and its greatest time: otherwise one request of a million that took a second
+// would hardly ever be seen.
 #include "bench/transfer/gather.h"
 
 #include <stdlib.h>

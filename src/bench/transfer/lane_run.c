@@ -1,5 +1,5 @@
-// The timed loops. They write ticks into arrays that were allocated before, and look at the transfers only; now and
-// then they look for a signal or a lost worker.
+// The timed loops. They write ticks into arrays that were allocated before, and poll the transfers. Only from time to
+// time do they check for a signal or a lost worker.
 #include "bench/transfer/lane_run.h"
 
 #include <sched.h>

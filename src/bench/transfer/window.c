@@ -1,4 +1,4 @@
-// Judges whether the initiators moved at the same time.
+// Judges whether the initiators moved data at the same time.
 #include "bench/transfer/window.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// The time in which all initiators of a row moved.
+// The time in which all initiators of a row moved data.
 #ifndef BENCH_TRANSFER_WINDOW_H
 #define BENCH_TRANSFER_WINDOW_H
 

@@ -1,4 +1,4 @@
-// The common begin of the commands that work on a submitted batch.
+// The common beginning of the commands that work on a submitted batch.
 #include "cli/slurm/slurm.h"
 
 bool cli_slurm_begin(const struct cli_call *call, void *options, const char *const *directory,

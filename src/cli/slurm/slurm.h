@@ -1,4 +1,4 @@
-// Parts that the commands share that watch or cancel a batch of `weft slurm`.
+// Shared parts of the commands of `weft slurm` that watch or cancel a batch.
 #ifndef CLI_SLURM_SLURM_H
 #define CLI_SLURM_SLURM_H
 

@@ -1,6 +1,6 @@
-// The data that the host writes for the kernels (views, control words, seats), the begin of the first operation, and
-// the data that any thread may read from the kernels. The copy engine copies all of it in a separate stream, so that it
-// reaches running kernels and waits for none of them.
+// The data that the host writes for the kernels (views, control words, seats), the beginning of the first operation,
+// and the data that any thread may read from the kernels. The copy engine copies all of it in a separate stream, so
+// that it reaches running kernels and waits for none of them.
 #include "cuda/engine/engine.h"
 
 #include "base/time/clock.h"

@@ -1,5 +1,5 @@
-// Where the parts of a window lie, as what a group is opened with says. No CUDA in it: the relay and tests use it
-// without.
+// The places of the parts of a window. They follow from the options of the group. This code uses no CUDA, since the
+// relay and tests use it without CUDA.
 #ifndef CUDA_ENGINE_FLOW_LAYOUT_H
 #define CUDA_ENGINE_FLOW_LAYOUT_H
 

@@ -7,11 +7,12 @@
 #include "ep/handshake/steps.h"
 
 enum {
-  // Of this host, that have connected and sent nothing yet. A new one takes the place of the oldest.
+  // Callers of this host that have connected and sent nothing yet. A new one takes the place of the oldest.
   LOCAL_CALLERS = 64,
-  // From other hosts, that have sent something (secure/lobby.h), until they have proved that they know the claim.
+  // Callers from other hosts that have sent something (secure/lobby.h) and have not proved yet that they know the
+  // claim.
   TCP_CALLERS = 64,
-  PROVED_CALLERS = 32, // from other hosts, after that
+  PROVED_CALLERS = 32, // callers from other hosts that have proved it
 };
 
 enum {
@@ -32,7 +33,7 @@ struct caller {
 // A listener, or the lobby of the listener for other hosts, and the cost of its callers.
 struct door {
   uint64_t muted_until_ns; // 0: it is watched
-  uint64_t wasted_ns;      // spent on callers that were strangers, since the last mute
+  uint64_t wasted_ns;      // processor time that strangers have cost since the last mute
 };
 
 struct callers {
@@ -45,7 +46,7 @@ struct callers {
 
 // Accepts waiting calls, some at once, and disconnects callers for which there is no room.
 void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool tcp);
-// The caller has sent something, or hung up. A handshake message makes it a link, or is answered.
+// Handles what a caller has sent, or its hang-up. A handshake message makes the caller a link, or gets an answer.
 void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket);
 // Disconnects callers that send no handshake message in time, and watches muted listeners again when their time is
 // over. Returns the milliseconds to the next such deadline; -1: none.

@@ -1,4 +1,4 @@
-// Which view this rank runs in: from its first operation on, and whether it runs any.
+// Makes this rank active: the view and the operation with which it begins, and whether it may run operations.
 #include "base/fail.h"
 #include "ep/view/views.h"
 #include "group/view.h"

@@ -1,4 +1,4 @@
-// Gathers what the host is made of.
+// Gathers the description of the host's hardware.
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Reading of single lines.
+// Reads single lines.
 #include "limits/hardware/sysfs.h"
 
 #include <stdarg.h>

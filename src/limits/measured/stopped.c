@@ -1,4 +1,4 @@
-// Whether somebody has asked to end.
+// Checks whether the caller has requested the end of the measurements.
 #include "base/fail.h"
 #include "limits/measured/measured.h"
 

@@ -1,4 +1,4 @@
-// The turns of initiators.
+// The queue of initiators that wait for the target.
 #include "p2p/session/queue.h"
 
 #include <stdio.h>

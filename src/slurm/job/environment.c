@@ -1,5 +1,5 @@
-// Leaves out variables. For sbatch they have precedence over the lines of a script. Otherwise an account or a partition
-// that the user once set for all jobs would replace the one of this batch.
+// Leaves out variables of sbatch that would have precedence over the lines of a script: an account or a partition that
+// the user once set for all jobs would replace the one of this batch. Leaves out all variables of squeue, too.
 #include "slurm/job/environment.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-// A call: one request, as many endpoints as it takes, one deadline.
+// A call: one request, which is sent to one endpoint after the other until one answers, within one deadline.
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "store/client/http.h"

@@ -1,4 +1,4 @@
-// The inside of the client, shared by client*.c: it reaches a store through etcd's v3 JSON gateway.
+// The inside of the client, shared by the files of this folder: it reaches a store through etcd's v3 JSON gateway.
 //
 // The path of a request: client.c (an operation) -> call.c (failover, tokens, the call's deadline) -> http.c (one
 // exchange with one endpoint). A separate thread drives watches: watch.c.

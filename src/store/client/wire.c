@@ -1,4 +1,4 @@
-// Weft's types to and from the gateway's JSON.
+// Converts Weft's types to and from the gateway's JSON.
 #include "store/client/wire.h"
 
 #include "base/fail.h"

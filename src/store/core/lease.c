@@ -1,4 +1,4 @@
-// Leases: grants, renewals, and the end of the keys that hang on one.
+// Leases: grants, renewals, and the end of the keys that are attached to them.
 #include "store/core/parts.h"
 
 #include "base/random.h"

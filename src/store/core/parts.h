@@ -1,4 +1,4 @@
-// The inside of the core, shared by core*.c.
+// The inside of the core, shared by the files of this folder.
 #ifndef STORE_CORE_PARTS_H
 #define STORE_CORE_PARTS_H
 

@@ -1,4 +1,4 @@
-// The inside of a store that lives in this process, shared by local*.c.
+// The inside of a store that lives in this process, shared by the files of this folder.
 #ifndef STORE_LOCAL_LOCAL_H
 #define STORE_LOCAL_LOCAL_H
 

@@ -1,4 +1,4 @@
-// The inside of the embedded server, shared by server*.c.
+// The inside of the embedded server, shared by the files of this folder.
 //
 // libmicrohttpd's one thread reads requests, runs them on the gateway and sends. A stream that has nothing to send is
 // suspended until the next event for it. The reactor, a separate thread, passes callers that have sent their first

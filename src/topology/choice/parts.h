@@ -1,4 +1,4 @@
-// What the parts of the choice ask of each other.
+// Functions that the files of the choice share.
 #ifndef TOPOLOGY_CHOICE_PARTS_H
 #define TOPOLOGY_CHOICE_PARTS_H
 

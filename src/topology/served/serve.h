@@ -1,6 +1,6 @@
-// Which RDMA devices the transports of this process use where nobody has said: those that serve its GPUs, or, where it
-// has none, those at the NUMA node on whose processors it runs. The choice needs hwloc, so it is made in a plug-in,
-// libweft_topology, which is loaded only where there is something to choose.
+// Which RDMA devices the transports of this process use if the user has not chosen any: those that serve its GPUs, or,
+// if it has none, those at the NUMA node on whose processors it runs. The choice needs hwloc, so a plug-in,
+// libweft_topology, makes it. The plug-in is loaded only if there is more than one device to choose from.
 #ifndef TOPOLOGY_SERVED_SERVE_H
 #define TOPOLOGY_SERVED_SERVE_H
 
@@ -22,16 +22,16 @@ struct topology_served {
   char why[TOPOLOGY_SERVED_WHY]; // in words
 };
 
-// Whether this process may open more than one RDMA device, by sysfs and /dev/infiniband. Takes microseconds where there
+// Whether this process may open more than one RDMA device, by sysfs and /dev/infiniband. Takes microseconds if there
 // are none. [any]
 bool topology_has_choice(void);
 
-// For the GPUs at these PCI addresses, the foremost first; none: for the processors that the calling thread may use.
-// Each process examines the host once. UNSUPPORTED: without the plug-in; INVALID: WEFT_NICS names what
-// is not there; NOMEM. [any]
+// Finds the devices for the GPUs at these PCI addresses, the most important GPU first; without GPUs, for the processors
+// that the calling thread may use. Each process examines the host once. UNSUPPORTED: the plug-in is missing; INVALID:
+// WEFT_NICS names a device that does not exist; NOMEM. [any]
 int topology_serve(const char *const *gpus, size_t num_gpus, struct topology_served *served);
 
-// For tests: sys/ and dev/ are looked for below this folder. Before the first call of the above; not copied.
+// For tests: sys/ and dev/ are looked for in this folder. Call it before the functions above; `root` is not copied.
 void topology_serve_root(const char *root);
 
 // --- the plug-in ---

@@ -1,4 +1,4 @@
-// The NICs of one GPU, or of the processors that a process runs on, which it may open.
+// Finds the NICs, among those that this process may open, that serve its GPUs or are near its processors.
 #include "topology/served/served.h"
 
 #include <stdio.h>

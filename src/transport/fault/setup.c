@@ -1,5 +1,5 @@
-// From a name to a table. open() and probe() are not passed the table that they belong to, so each of a fixed
-// number of set-ups has functions of its own.
+// Finds or makes the table for a name of the transport. open() and probe() do not get the table that they belong to. So
+// there is a fixed number of set-ups, each with functions of its own.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Checks and posts requests. The operations that they are made of are operation.c's.
+// Checks and posts requests. operation.c makes the operations of a request.
 #include <stdlib.h>
 #include <sys/resource.h>
 

@@ -1,6 +1,6 @@
-// The engine on io_uring: operations at the device as many as the worker has, one system call for a batch of them,
-// descriptors and (where they may be locked) pages of memory looked up once. Seccomp profiles of containers often
-// forbid io_uring, so that it can only be known at run time.
+// The engine on io_uring. It keeps as many operations at the device as the worker has, starts a batch of them by one
+// system call, and looks up descriptors, and pages of memory if they may be locked, only once. Seccomp profiles of
+// containers often forbid io_uring, so whether it works is known only at run time.
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>

@@ -1,15 +1,15 @@
-// The transport `file`: reads and writes files from and to host memory, with io_uring or, where there is none, with
-// pread() and pwrite(); and from and to memory of GPUs with cuFile, where it is there, in threads of its own.
+// The transport `file`: moves bytes between files and host memory with io_uring or, if that does not work, with pread()
+// and pwrite(); and between files and GPU memory with cuFile, if the host has it, in separate threads.
 //
-// Whole pages of the file go past the page cache (O_DIRECT, through a second descriptor of the same file) if the
-// address is aligned; heads and tails go through it. The kernel keeps the two coherent, and no page is written both
-// ways. A write is complete when every reader of the file sees it; with the setting sync=data, when the device has it
-// as well.
+// Whole pages of the file bypass the page cache (O_DIRECT, through a second descriptor of the same file) if the address
+// is aligned; heads and tails go through the page cache. The kernel keeps both ways coherent, and no page is written
+// both ways. A write is complete when every reader of the file sees it; with the setting sync=data, when the device has
+// it as well.
 //
 // Settings: engine=auto|uring|posix, depth=1..4096 (operations at once, 64), direct=0|1 (1), pin=0|1 (1: register host
 // memory with the ring, and that of GPUs with cuFile, when a request first uses it), sync=none|data (none), gds=0|1 (1:
 // memory of GPUs, by cuFile), gds_threads=1..64 (8),
-// gds_close_s=1..600 (5: that close() waits for cuFile).
+// gds_close_s=1..600 (5: how long close() waits for cuFile).
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

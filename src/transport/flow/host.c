@@ -1,4 +1,4 @@
-// Numbers for this host and this network namespace, for addresses.
+// Numbers in addresses that identify this host and this network namespace.
 #include <sys/stat.h>
 
 #include "base/boot_id.h"

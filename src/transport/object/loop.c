@@ -1,5 +1,6 @@
 // Runs all exchanges of a worker at once: curl's multi interface has its sockets in an epoll set, and the worker's user
-// sleeps on the descriptor of this set. A timer in the set wakes for the next call of curl or for a later attempt.
+// sleeps on the descriptor of this set. A timer in the set wakes the user for curl's next deadline or for another
+// attempt.
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

@@ -1,4 +1,4 @@
-// Checks and posts requests. lane.c begins the exchanges that they take.
+// Checks and posts requests. lane.c begins their exchanges.
 #include <stdlib.h>
 
 #include "base/fail.h"

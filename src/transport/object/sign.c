@@ -1,7 +1,7 @@
 // Signs requests for S3: AWS Signature Version 4, with its signature in a header. Source: Amazon's page "Create a
 // signed AWS API request" (docs.aws.amazon.com, IAM user guide). libcurl can sign too, but its releases differ in what
-// they sign (before 7.88 not S3's paths, from 8.13 on a '+' in a query as a blank, and never a path that is sent as it
-// is).
+// they sign: before 7.88 they do not sign paths as S3 does, from 8.13 on they sign a '+' in a query as a blank, and
+// none of them signs a path that is sent as it is (CURLOPT_PATH_AS_IS).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

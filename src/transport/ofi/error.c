@@ -1,4 +1,4 @@
-// Codes of Weft's for libfabric's errors.
+// Weft's error codes for libfabric's errors.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

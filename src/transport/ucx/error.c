@@ -1,4 +1,4 @@
-// Codes of Weft's for the states of UCX.
+// Weft's error codes for UCX's status codes.
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
-// UCX's POSIX shared memory is left out of the versions that it makes end the process.
+// Leaves out UCX's POSIX shared memory in the versions of UCX that end the process because of it.
 //
 // From 1.16 on UCX opens a peer's POSIX segment to find out whether it reaches the peer that way, and before 1.19 it
 // may choose the paths of a connection only once. It chooses them when the connection is made, and again when the
 // peer's own request to connect arrives. If the peer has ended in between, its segment does not exist any more, so the
-// second choice differs. With POSIX segments alone there is no second choice at all, which is only an error. UCX does
+// second choice differs. With POSIX segments alone there is nothing else to choose, which is only an error. UCX does
 // not open System V segments beforehand: they carry the same data as POSIX segments.
 #include <stdio.h>
 #include <string.h>

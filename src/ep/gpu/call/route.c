@@ -1,5 +1,5 @@
-// Routes on CUDA memory, in groups for throughput. The plug-in has their contents; this file has their state by the
-// launches.
+// Routes on CUDA memory, in groups for throughput. The plug-in has the contents of a route; this file has its state, as
+// the launches so far determine it.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-// Stamps of batches, and which links carry rows for which.
+// Stamps of batches, and which links carry rows for which other links.
 #include "ep/gpu/remote/share.h"
 
 #include <string.h>

@@ -1,13 +1,11 @@
 // The form of a UCX worker address: a head, then devices, each with transports.
 //
 //   head     format 1: version (0) and flags, 4 bits each; format 2: version (1) and release, 4 bits each, then a byte
-//   of
-//            flags. Then 8 bytes of identity, 8 of the client, if flagged, and a name with its length, if flagged.
+//            of flags. Then 8 bytes of identity, 8 of the client, if flagged, and a name with its length, if flagged.
 //   device   index of the memory domain (top bit: no transports); length of its part, with three flags: last device,
 //            a byte with the number of paths follows, a byte with the system device follows; its part
 //   transport  2 bytes of its name, 16 (format 2: 8) of its speed and abilities, length of its part, with two flags:
-//   last
-//            of the device, parts of endpoints follow (never in a worker's address); its part
+//            last of the device, parts of endpoints follow (never in a worker's address); its part
 //
 // In format 2 a length or index that fills its bits continues in the next byte. At the end of format 1 newer releases
 // put a device without transports, whose index has the number of their release.
