@@ -1,7 +1,7 @@
 // A meeting of the workers of one benchmark on a store: ranks, equal settings, exchange of JSON values, barriers, and
 // the names of missing workers.
 //
-// Keys under the prefix P, each on the lease of the worker that put it, so that all of them go when the lease ends:
+// Keys under the prefix P. Each is on the lease of the worker that put it, and disappears when the lease ends:
 //   P meeting              the meeting that is open: {"id", "size"}; rank 0 puts it together with its own claim
 //   P worker/<r>           a claim: {"meeting", "id", "host", "pid", "address", "place", "settings"}
 //   P step/<id>/<n>/<r>    rank r has arrived at step n (a barrier or an exchange): {"name", "value"}

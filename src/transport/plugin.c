@@ -1,4 +1,4 @@
-// Compiled into each plug-in, with PLUGIN_TRANSPORT the name of its table.
+// This file is compiled into each plug-in of a transport; PLUGIN_TRANSPORT is the name of its table.
 #include "transport/plugin.h"
 
 extern const struct transport PLUGIN_TRANSPORT;

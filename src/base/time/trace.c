@@ -1,4 +1,4 @@
-// Ranges for profilers, by NVTX, from headers alone.
+// Ranges for profilers by NVTX, which consists of headers only.
 #include "base/time/trace.h"
 
 #include <pthread.h>

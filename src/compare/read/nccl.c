@@ -1,5 +1,5 @@
 // Reads the table of nccl-tests (and of rccl-tests, which is the same): for each size one row out of place and one in
-// place. With its reports of iterations the spread of these gives the error of the mean.
+// place. If it reports single iterations, their spread gives the error of the mean.
 #include <math.h>
 #include <string.h>
 

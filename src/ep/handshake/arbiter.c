@@ -1,4 +1,4 @@
-// Two ranks may call each other at once: which of the calls becomes the link.
+// Decides which call becomes the link if two ranks call each other at once.
 #include <errno.h>
 #include <poll.h>
 

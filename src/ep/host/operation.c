@@ -1,4 +1,4 @@
-// The life of an operation: its memory, its members, letting writers overwrite what was read, its end.
+// The life of an operation: its memory, its members, when writers may overwrite data that was read, its end.
 #include <stdlib.h>
 #include <string.h>
 

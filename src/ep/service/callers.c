@@ -23,8 +23,8 @@ enum {
   UNPROVED_BYTES = 16384,   // most bytes that a caller from another host may send before it has proved the key
   AT_ONCE = 32,             // calls that are accepted before other sockets are handled
   MUTE_MS = 100,            // time without polling the listeners when a call cannot be accepted
-  WASTE_NS = 5000000,       // processor time that strangers may cost before their listener is not polled for
-  WASTE_MUTES = 3,          // the listener is muted so many times as long
+  WASTE_NS = 5000000,       // processor time that strangers may cost before the listener is muted
+  WASTE_MUTES = 3,          // the listener is muted for this many times the processor time that strangers have cost
   TAKING_NS = 5000,         // processor time counted for a call that is accepted and not answered
 };
 
@@ -65,9 +65,9 @@ static uint64_t processor_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// A stranger has used `ns` of processor time. All strangers together get only a part of one processor's time, and calls
-// of ranks wait behind theirs no longer than that. Not every case is logged, since strangers decide how often it
-// happens.
+// Counts `ns` of processor time that a stranger has used. All strangers together get only a part of one processor's
+// time, and calls of ranks wait behind theirs no longer than for that part. Not every case is logged, since strangers
+// decide how often it happens.
 static void waste(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns, const char *why) {
   struct door *door = door_of(callers, tcp);
   uint64_t so_far = ++callers->strangers;
@@ -88,7 +88,7 @@ static struct caller drop_caller(struct callers *callers, int i) {
 
 static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *why) {
   struct caller caller = drop_caller(callers, i);
-  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a child may hold it open
+  epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a forked child may hold the socket open
   if (caller.tcp && caller.handshake.stage != EP_HANDSHAKE_ENDS && !is_proved(&caller))
     waste(ep, callers, true, caller.spent_ns, why);
   if (caller.tcp)
@@ -108,7 +108,7 @@ static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool tc
   return false;
 }
 
-// The socket of a call from this host; -1: not now.
+// Accepts a call from this host and returns its socket; -1: no call can be accepted now.
 static int accept_local(weft_ep_t *ep, struct callers *callers) {
   int socket;
   do
@@ -127,7 +127,7 @@ static int accept_tcp(weft_ep_t *ep) {
   return lobby_next(ep->links.tcp_lobby, &caller) ? caller.fd : -1;
 }
 
-// False: not now.
+// Accepts one call. False: no call can be accepted now.
 static bool take_call(weft_ep_t *ep, struct callers *callers, bool tcp) {
   if (door_of(callers, tcp)->muted_until_ns != 0)
     return false;
@@ -154,7 +154,7 @@ static int find_caller(const struct callers *callers, int socket) {
 }
 
 static uint64_t received_bytes(int socket) {
-  struct tcp_info info = {0}; // not every kernel fills every field: the others are 0
+  struct tcp_info info = {0}; // fields that the kernel does not fill stay 0
   socklen_t size = sizeof info;
   return getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
 }
@@ -167,7 +167,7 @@ static void receive_tcp(weft_ep_t *ep, struct callers *callers, int i) {
   uint64_t before_ns = processor_ns();
   int rc = ep_answer_tcp(ep, &caller->handshake);
   caller->spent_ns += processor_ns() - before_ns;
-  if (rc == 0) // the socket is a link's, and watched as such
+  if (rc == 0) // the socket belongs to a link now, and is watched for it
     drop_caller(callers, i);
   else if (rc < 0)
     hang_up(ep, callers, i, weft_last_error());
@@ -192,7 +192,7 @@ void ep_callers_receive(weft_ep_t *ep, struct callers *callers, int socket) {
   ep_answer_local(ep, socket);
 }
 
-// The caller whose handshake has come least far; among several, the one that connected first.
+// Finds the caller whose handshake is at the earliest stage; among several, the one that connected first.
 static struct caller *find_least(struct callers *callers, bool tcp, bool proved) {
   struct caller *least = NULL;
   for (int i = 0; i < callers->count; i++) {
@@ -206,9 +206,9 @@ static struct caller *find_least(struct callers *callers, bool tcp, bool proved)
   return least;
 }
 
-// A caller that sends nothing must not keep others out, nor one whose messages make no progress. Data that has arrived
-// meanwhile is received first. (A rank that was disconnected calls again, and has everything ready to send when it
-// calls.)
+// Hangs up on callers until there is room: a caller that sends nothing, or whose messages make no progress, must not
+// keep others out. Data that has arrived meanwhile is received first. (A rank that was disconnected calls again, and
+// has everything ready to send when it calls.)
 static void make_room(weft_ep_t *ep, struct callers *callers, bool tcp, bool proved) {
   while (too_many(callers, tcp, proved)) {
     struct caller *least = find_least(callers, tcp, proved);

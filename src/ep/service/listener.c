@@ -55,7 +55,7 @@ static int describe_host(const char *id, char *out, size_t cap) {
 
 static int listen_local(struct ep_links *links, const char *name) {
   struct sockaddr_un at = {.sun_family = AF_UNIX};
-  memcpy(at.sun_path + 1, name, strlen(name)); // abstract: a NUL first, no file
+  memcpy(at.sun_path + 1, name, strlen(name)); // an abstract address begins with a NUL, and has no file
   socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
   links->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (links->listener < 0 || bind(links->listener, (struct sockaddr *)&at, size) != 0 ||
@@ -64,7 +64,8 @@ static int listen_local(struct ep_links *links, const char *name) {
   return 0;
 }
 
-// A store inside this process has no ranks of other hosts; an explicit option is obeyed all the same.
+// Whether to listen for ranks of other hosts. With a store inside this process there are none, so it takes an explicit
+// option.
 static bool wants_tcp(const struct ep_links *links, const struct weft_ep_options *options) {
   if (links->transport[0])
     return strcmp(links->transport, "none") != 0;

@@ -17,7 +17,7 @@
 
 enum { HANG_UP_MS = 20 }; // time for the socket of a peer to hang up, after its transport has failed
 
-// The link's peer has gone; `state` and `how` say how. Data that it sent before counts.
+// Takes a link down whose peer has gone; `state` and `how` say how. Data that the peer sent before still counts.
 static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state state, const char *how) {
   if (ep_link_takes_us_for_lost(link))
     ep_link_down(ep, link, EP_LINK_DOUBTED, "it takes this rank for lost");
@@ -33,8 +33,8 @@ static bool gave_up(weft_ep_t *ep, const struct ep_link *link) {
   return !link->remote && !ep->started && ep_death_watch_alive(link);
 }
 
-// The peer has sent something. If it takes this rank for lost, it neither sends to this rank any more nor reads what
-// this rank sends. It hangs up when its operation has ended; until then other ranks may wait for this one.
+// Handles a notice of the peer that it considers this rank lost. Such a peer neither sends to this rank any more nor
+// reads what this rank sends. It hangs up when its operation has ended; until then other ranks may wait for this one.
 static void receive_notice(weft_ep_t *ep, struct ep_link *link) {
   if (!link->remote || !ep_link_up(link) || atomic_load(&ep_link_in(link)->notice.lost) == 0)
     return;
@@ -88,7 +88,7 @@ static void put_down_failed(weft_ep_t *ep, struct ep_link *link) {
     put_down(ep, link, err == WEFT_ERR_CLOSED ? EP_LINK_DOUBTED : EP_LINK_BROKEN, why);
     return;
   }
-  link->path->listen(link); // this tells how many messages have to be received
+  link->path->listen(link); // reads how many messages have to be received
   link->path->receive_last(link);
   put_down(ep, link, link->path->verdict(ep, link), why);
 }
@@ -107,7 +107,7 @@ static void take_failures(weft_ep_t *ep) {
   }
 }
 
-// The retired links without a holder.
+// Takes the retired links that nobody holds out of the list.
 static struct ep_link *take_retired(struct ep_links *links) {
   struct ep_link *taken = NULL;
   pthread_mutex_lock(&links->lock);
@@ -139,8 +139,8 @@ static void free_retired(weft_ep_t *ep) {
   }
 }
 
-// Wakes threads that wait on a condition variable: weft_ep_interrupt() may run in a signal handler, which must not do
-// that.
+// Wakes threads that wait on a condition variable. weft_ep_interrupt() leaves that to the service thread: it may run in
+// a signal handler, which must not use condition variables.
 static void wake_interrupted(weft_ep_t *ep) {
   if (!atomic_load(&ep->interrupt.asked))
     return;
@@ -179,7 +179,7 @@ static void *serve(void *arg) {
       else
         receive_link(ep, (struct ep_link *)(uintptr_t)data);
     }
-    if (local) // after the batch: an event in it may be for a socket whose number a new socket gets
+    if (local) // after the batch: a new socket may get the number of a socket with an event in it
       ep_callers_accept(ep, &callers, false);
     if (tcp)
       ep_callers_accept(ep, &callers, true);

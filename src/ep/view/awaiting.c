@@ -67,7 +67,7 @@ static void drop_accepted(weft_ep_t *ep, const struct group_view *view) {
     awaiting->accepted = 0;
 }
 
-// Peers that leave have op_timeout_ms, as in an operation.
+// Whether peers that leave have had op_timeout_ms, as in an operation, to fix the first operation.
 static bool waited_for_leavers(weft_ep_t *ep, const struct group_view *view) {
   struct ep_awaiting *awaiting = &ep->awaiting;
   if (awaiting->asked != view->epoch) {

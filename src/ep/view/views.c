@@ -1,5 +1,5 @@
-// The views that the group has agreed on, as the engine needs them: the last ones, and for which this rank has every
-// link.
+// The views that the group has agreed on, as the engine needs them: the last ones, and which of them this rank has all
+// links for.
 #include "ep/view/views.h"
 #include "group/view.h"
 
@@ -72,7 +72,7 @@ void ep_views_event(void *arg, const struct group_event *event) {
   case GROUP_EVENT_STORE_BACK:
     ep_emit(ep, WEFT_EP_EVENT_STORE_BACK, -1, 0, 0, 0, "");
     break;
-  case GROUP_EVENT_GONE: // the group itself proposes the view without it
+  case GROUP_EVENT_GONE: // the group itself proposes the view without that rank
     break;
   }
   ep_doorbell_ring(ep_own_bell(ep));

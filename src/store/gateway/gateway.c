@@ -1,4 +1,4 @@
-// Which call of etcd's gateway a request is, and its answer.
+// Finds the call of etcd's gateway that a request makes, and answers it.
 #include "store/gateway/gateway.h"
 
 #include "store/gateway/read.h"

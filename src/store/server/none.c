@@ -1,4 +1,4 @@
-// Stands in where libmicrohttpd was not found at build time.
+// Replaces the embedded server if libmicrohttpd was not found at build time.
 #include "base/fail.h"
 #include "store/server/metrics.h"
 #include <weft/store.h>
