@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the calls for many tokens take through `deep_ep.Buffer`, and with --elastic through `deep_ep.ElasticBuffer`:
-high_throughput.py [--elastic] [--ranks 2] [--tokens 4096] ...
+"""What the calls for many tokens take through `deep_ep.Buffer`, with --elastic through `deep_ep.ElasticBuffer`, and
+with --hybrid through `deep_ep.HybridEPBuffer`: high_throughput.py [--elastic | --hybrid] [--ranks 2] ...
 
 A process for each rank, each with a GPU of its own; without GPUs on host memory. Each call is timed alone, back to
 back: a dispatch that waits for its counts, one with room for the worst case, which waits for nothing, one by a handle,
@@ -20,6 +20,7 @@ import torch.multiprocessing as mp
 from low_latency import begin, span
 
 import deep_ep
+from deep_ep.hybrid_ep_buffer import indices_to_map
 from deep_ep.utils.math import per_token_cast_to_fp8
 
 Timed = dict[str, tuple[Callable[[], Any], int]]
@@ -108,11 +109,52 @@ class ElasticCalls(Tokens):
         }
 
 
+class HybridCalls(Tokens):
+    """What is timed of a HybridEPBuffer. Each token is sent by a routing map, unless the name of a call says top-k."""
+
+    def __init__(self, options: argparse.Namespace, rank: int, device: str) -> None:
+        super().__init__(options, rank, device)
+        self.buffer = deep_ep.HybridEPBuffer(dist.group.WORLD, options.hidden, options.tokens, options.experts,
+                                             num_sms_dispatch_api=options.sms, num_sms_combine_api=options.sms)
+        routing_map, probs = indices_to_map(self.idx, self.weights, options.tokens, self.experts)
+        self.by_map = {"routing_map": routing_map, "probs": probs}
+        self.by_topk = {"topk_idx": self.idx, "topk_weights": self.weights, "num_of_experts": self.experts}
+        self.rows, _, _, self.handle = self.buffer.dispatch(self.bf16, **self.by_map)
+        self.permuted, self.probs, _, _, self.permute_handle = self.permute(**self.by_map)
+        worst = options.tokens * options.ranks * min(options.topk, options.experts)
+        self.no_wait = {"non_blocking": True, "num_permuted_tokens": worst}
+
+    def permute(self, **more: Any) -> Any:
+        """A dispatch that permutes rows."""
+        return self.buffer.dispatch_with_permute(hidden=self.bf16, **more)
+
+    def unpermute(self, **more: Any) -> Any:
+        """Its combine."""
+        return self.buffer.combine_with_unpermute(hidden=self.permuted, handle=self.permute_handle, **more)
+
+    def all(self) -> Timed:
+        """Each call."""
+        two = self.two
+        return {
+            "dispatch bf16": (lambda: self.buffer.dispatch(self.bf16, **self.by_map), two),
+            "dispatch bf16, by top-k": (lambda: self.buffer.dispatch(self.bf16, **self.by_topk), two),
+            "dispatch bf16, by a handle": (lambda: self.buffer.dispatch(self.bf16, handle=self.handle), two),
+            "combine bf16": (lambda: self.buffer.combine(self.rows, handle=self.handle), two),
+            "dispatch bf16, permuted": (lambda: self.permute(**self.by_map), two),
+            "dispatch bf16, permuted, by top-k": (lambda: self.permute(**self.by_topk), two),
+            "dispatch bf16, permuted, worst case": (lambda: self.permute(**self.by_map, **self.no_wait), two),
+            "dispatch bf16, permuted, by a handle": (lambda: self.permute(handle=self.permute_handle), two),
+            "combine bf16, permuted": (self.unpermute, two),
+            "combine bf16, permuted, with probabilities": (lambda: self.unpermute(probs=self.probs), two),
+        }
+
+
 def run_rank(rank: int, options: argparse.Namespace, meeting: str) -> None:
     """One rank."""
     cuda, device = begin(rank, options, meeting)
     os.environ.setdefault("WEFT_EP_MAX_TOKENS", str(options.tokens))
-    calls: Any = (ElasticCalls if options.elastic else Calls)(options, rank, device)
+    kind: Any = ElasticCalls if options.elastic else HybridCalls if options.hybrid else Calls
+    calls = kind(options, rank, device)
     figures = {}
     for name, (call, row) in calls.all().items():
         dist.barrier()
@@ -139,7 +181,9 @@ def main() -> None:
     for name, default in (("ranks", 2), ("tokens", 4096), ("hidden", 7168), ("topk", 8), ("experts", 32), ("sms", 24),
                           ("iterations", 100), ("warmup", 20)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"[{default}]")
-    parser.add_argument("--elastic", action="store_true", help="an ElasticBuffer instead of a Buffer")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--elastic", action="store_true", help="an ElasticBuffer instead of a Buffer")
+    kinds.add_argument("--hybrid", action="store_true", help="a HybridEPBuffer instead of a Buffer")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(run_rank, (options, os.path.join(folder, "meeting")), options.ranks)

@@ -122,6 +122,48 @@ def memory(rank: int, ranks: int, store: Any) -> None:
     finish(buffer)
 
 
+def permutes(rank: int, ranks: int, store: Any) -> None:
+    """HybridEPBuffer without waits: in a graph that is replayed with other tokens; with room for too few rows."""
+    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    buffer = deep_ep.HybridEPBuffer(dist.group.WORLD, H, T, E)
+    experts, room = E * ranks, E * ranks * T
+    x = torch.zeros((T, H), dtype=torch.bfloat16)
+    routing_map = torch.zeros((T, experts), dtype=torch.bool)
+    kept: dict[str, Any] = {}
+
+    def operate(rows: int = room) -> None:
+        got, probs, _, counts, handle = buffer.dispatch_with_permute(
+            hidden=x, routing_map=routing_map, probs=routing_map.float(), num_permuted_tokens=rows, pad_multiple=16,
+            non_blocking=True)
+        sums, of_tokens = buffer.combine_with_unpermute(hidden=got, probs=probs, handle=handle, pad_multiple=16)
+        kept.update(counts=counts, handle=handle, sums=sums, of_tokens=of_tokens)
+
+    operate()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    operate()
+    torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    dist.barrier()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        operate()
+    for turn in range(TURNS):
+        generator = torch.Generator("cuda").manual_seed(ranks * turn + rank)
+        x.copy_(torch.randn((T, H), generator=generator))
+        routing_map.copy_(torch.rand((T, experts), generator=generator) < 0.4)
+        captured.replay()
+        check_sums(kept["sums"], x.double() * routing_map.sum(1, keepdim=True), 0.01)
+        assert torch.equal(kept["of_tokens"], routing_map.float())
+    assert int(kept["handle"][10]) == 0 and (kept["counts"] % 16 == 0).all()
+    routing_map.fill_(True)
+    for rows, too_small in ((16, 1), (room, 0)):
+        operate(rows)
+        assert int(kept["handle"][10]) == too_small and kept["counts"].tolist() == [ranks * T] * E
+    check_sums(kept["sums"], x.double() * experts, 0.01)
+    finish(buffer)
+
+
 def kernels(rank: int, ranks: int, store: Any) -> None:
     """Helpers that look for kernels by the names that programs know find them."""
     buffer, inputs = begin(rank, ranks, store)

@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from ep_reference import check_received, check_sums, outputs, refused, sums, tokens_of
 from ep_world import wait_for
-from weft_compat_ep._receive_sets import STORAGE_COUNT
 
 import deep_ep
 from deep_ep.utils.math import calc_diff, per_token_cast_back, per_token_cast_to_fp8
+from weft_compat_ep._receive_sets import STORAGE_COUNT
 
 T, H, K, E = 24, 512, 4, 3
 

@@ -1,7 +1,8 @@
 """Ranks as processes, for the tests of nixl_ep and deep_ep: each runs a function of a module, and leaves by its status.
 
 python ep_world.py MODULE FUNCTION RANK RANKS PORT DEVICE [ARGUMENT...]: with a torch TCPStore of the test's at PORT. On
-the device "cuda" each rank has a GPU of its own, on which all tensors are made that say nothing else.
+the device "cuda" each rank has a GPU, on which all tensors are made that say nothing else. The environment variable
+WEFT_TEST_RANKS_OF_GPU (default 1) is the number of ranks that share a GPU.
 """
 
 from __future__ import annotations
@@ -69,12 +70,17 @@ class World:
             process.communicate()
 
 
+def ranks_on_gpus() -> int:
+    """The number of ranks that the GPUs of this host are enough for."""
+    import torch
+
+    return torch.cuda.device_count() * int(os.environ.get("WEFT_TEST_RANKS_OF_GPU", "1"))
+
+
 def run(module: str, function: str, ranks: int, *arguments: object, device: str = "cpu") -> list[str]:
     """Runs a function on all ranks, on GPUs on as many as there are; what each has printed."""
     if device == "cuda":
-        import torch
-
-        ranks = min(ranks, torch.cuda.device_count())
+        ranks = min(ranks, ranks_on_gpus())
     world = World(module, ranks, device)
     try:
         for rank in range(ranks):
@@ -99,8 +105,9 @@ def main() -> None:
 
     module, function, rank, ranks, port, device, *arguments = sys.argv[1:]
     if device == "cuda":
-        torch.cuda.set_device(int(rank))
-        torch.set_default_device(f"cuda:{rank}")
+        gpu = int(rank) % torch.cuda.device_count()
+        torch.cuda.set_device(gpu)
+        torch.set_default_device(f"cuda:{gpu}")
     store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False,
                           timeout=timedelta(seconds=DEADLINE_S))
     getattr(importlib.import_module(module), function)(int(rank), int(ranks), store, *arguments)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
 
-from ep_world import run  # noqa: E402
+from ep_world import ranks_on_gpus, run
 
 
-@pytest.mark.parametrize("what", ["graph", "streams", "memory", "kernels", "usual_sizes", "many_tokens"])
+@pytest.mark.parametrize("what", ["graph", "streams", "memory", "permutes", "kernels", "usual_sizes",
+                                  "many_tokens"])
 def test_ranks(what: str) -> None:
-    if torch.cuda.device_count() < 2:
-        pytest.skip("ranks on GPUs take two of them")
+    if ranks_on_gpus() < 2:
+        pytest.skip("ranks on GPUs take two of them, or WEFT_TEST_RANKS_OF_GPU=2")
     for out in run("ep_cuda_ranks", what, 2, device="cuda"):
         print(out)
