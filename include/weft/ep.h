@@ -620,8 +620,8 @@ enum weft_ep_recv_flags {
    *  places of other ranks' experts have -1 and 0. Without the flag the row's own experts come first. */
   WEFT_EP_RECV_KEEP_PLACES = 1 << 0,
   /** PACKED: the rows between the parts of experts, and those after the last part up to a multiple of the alignment,
-   *  become 0, and so do their scales; their src_rank and src_token become -1, their rows_at NULL. Without the flag
-   *  they are not written */
+   *  become 0, and so do their scales and weights; their src_rank and src_token become -1, their rows_at NULL. Without
+   *  the flag they are not written */
   WEFT_EP_RECV_ZERO_PADDING = 1 << 1,
 };
 
@@ -643,7 +643,8 @@ struct weft_ep_recv_args {
    *  counted from the start of the expert's part; RANK_MAJOR: from the start of x */
   int64_t *range;
   int32_t *local_expert; /**< *RANK_MAJOR [rows][K]: local expert ids in top-k order, then -1 */
-  float *weights;        /**< *RANK_MAJOR [rows][K]: the weights of these experts, then 0 */
+  float *weights;        /**< *RANK_MAJOR [rows][K]: the weights of these experts, then 0; PACKED [rows]: the weight of
+                              the selection that each row belongs to */
   /** *Host memory only, with x NULL, to receive in place. PER_EXPERT [E][rows], RANK_MAJOR and PACKED [rows], in host
    *  memory: the call writes the address of each row; there are its values and, directly after them, its scales,
    *  whatever the strides are. Nothing is copied: rows of other ranks stay in the windows through which they came, this
@@ -736,9 +737,10 @@ struct weft_ep_combine_args {
   const float *topk_weights; /**< PER_EXPERT, PACKED: [T][K] in rank memory if the dispatch had no weights; otherwise,
                                   and with UNWEIGHTED, NULL. Host memory: read until the sending call returns; CUDA:
                                   until the combine has run */
-  const float *row_weights;  /**< RANK_MAJOR [rows][K] in rank memory, at their places in the top-k: weights that are
-                                  sent back with the rows, for out_weights; default: none. Read as long as topk_weights.
-                                  On CUDA memory with THROUGHPUT only, and on all ranks or none */
+  /** Weights that are sent back with the rows, for out_weights; default: none. In rank memory: RANK_MAJOR [rows][K], at
+   *  their places in the top-k; PACKED [rows] and PER_EXPERT [E][rows], and then only if the dispatch had topk_weights,
+   *  or with UNWEIGHTED. Read as long as topk_weights. On CUDA memory with THROUGHPUT only, and on all ranks or none */
+  const float *row_weights;
   const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum (after RENORMALIZE) before
                             it is rounded; they must not overlap `out`. The receiving half reads them. Default: none. On
                             CUDA memory with THROUGHPUT only */

@@ -150,6 +150,36 @@ def test_rank_major_weights(store: weft.Store) -> None:
     with_ranks(store, run, max_tokens=128)
 
 
+def test_packed_weights(store: weft.Store) -> None:
+    """The weight of each packed row, and weights that go back with packed rows, also by a route."""
+    def run(rank: ep.Rank) -> None:
+        tokens = Tokens(rank.index, 100)
+        out, back = np.zeros((100, HIDDEN), np.uint16), np.full((100, TOPK), -1, np.float32)
+        into = rank.receive(2000, layout="packed", alignment=32, zero_padding=True)
+        into.weights[:] = 7
+        with rank.route() as route:
+            operation = rank.dispatch(tokens.x, tokens.idx, tokens.weights, into=into, route=route)
+            assert operation.info is not None
+            begin = 0
+            for e in range(EXPERTS):
+                for row in range(begin, into.expert_end[e]):
+                    other, token = Tokens(int(into.src_rank[row]), 100), into.src_token[row]
+                    mine = other.idx[token] == rank.index * EXPERTS + e
+                    assert into.weights[row] == other.weights[token][mine]
+                begin = (int(into.expert_end[e]) + 31) // 32 * 32
+                assert (into.weights[into.expert_end[e] : begin] == 0).all()
+            assert (into.weights[begin:] == 7).all()
+            y = outputs(rank.index, into, operation.info)
+            operation.combine(y, out, row_weights=3 * into.weights, out_weights=back)
+            assert (back == np.where(tokens.idx < 0, 0, 3 * tokens.weights)).all()
+            assert (widened(out) == tokens.sums()).all()
+            rank.combine_route(route, y, out, row_weights=5 * into.weights, out_weights=back, unweighted=True)
+            assert (back == np.where(tokens.idx < 0, 0, 5 * tokens.weights)).all()
+            assert (widened(out) == tokens.sums(weighted=False)).all()
+
+    with_ranks(store, run, max_tokens=128)
+
+
 def test_biases_and_unweighted(store: weft.Store) -> None:
     def run(rank: ep.Rank) -> None:
         tokens, out = Tokens(rank.index, 100), np.zeros((100, HIDDEN), np.uint16)

@@ -196,7 +196,7 @@ struct device_dispatch {
   int32_t *counts, *src_rank, *src_token;
   int64_t *range;
   int32_t *local_expert;
-  float *weights;
+  float *weights;            // rank_major [rows][K], packed [rows]; else NULL
   int32_t *expert_total;     // [E], added to; may be NULL
   int64_t *wait_ns;          // [capacity], added to; may be NULL
   struct weft_ep_told *told; // may be NULL
@@ -272,9 +272,9 @@ struct device_flow_combine {
   struct device_combine c; // its topk_weights compensate for missing contributions; NULL: each weight is 1
   uint32_t place;          // of the operation
   bool packed, unweighted;
-  uint32_t rows;       // rows of y: as its receive said
-  const void *bias[2]; // NULL: none
-  const float *row_weights;
+  uint32_t rows;            // rows of y: as its receive said
+  const void *bias[2];      // NULL: none
+  const float *row_weights; // rank_major [S][K], else one for each row of y; NULL: none
   float *out_weights;
   struct device_route *route; // of the operation; NULL: none
   bool begins;                // the combine is an operation of its own, which uses the route and the masks of `masked`

@@ -54,7 +54,7 @@ flow_shape drawn(uint32_t seed) {
   shape.none = draw(3) * 20;
   shape.one_expert = draw(8) == 0;
   shape.biases = draw(3);
-  shape.weights_back = shape.layout == WEFT_EP_RANK_MAJOR && draw(2);
+  shape.weights_back = draw(2);
   shape.unweighted = draw(4) == 0;
   shape.window_bytes = draw(2) ? 64 << 20 : 2 << 20;
   shape.blocks.clear();
@@ -129,9 +129,9 @@ int main(int argc, char **argv) {
     shape.layout = WEFT_EP_PACKED;
     shape.alignment = 16;
     try_shape("bf16 packed", shape);
-    shape.coded = true;
-    try_shape("bf16 packed, and back as logfmt10", shape);
-    shape.coded = false;
+    shape.coded = shape.weights_back = true;
+    try_shape("bf16 packed, and back as logfmt10, with weights", shape);
+    shape.coded = shape.weights_back = false;
     shape.layout = WEFT_EP_PER_EXPERT;
     shape.alignment = 1;
     try_shape("bf16 per expert", shape);

@@ -51,9 +51,9 @@ void take_summing(Summing &sum, RankState &state, const Operation &operation, co
     if (exact)
       check_shape(sum, "topk_weights", {operation.tokens, operation.topk});
   }
+  uint64_t of_row = operation.layout == WEFT_EP_RANK_MAJOR ? operation.topk : 1;
   if (!given_none(given.row_weights))
-    args.row_weights =
-        (const float *)take(given.row_weights, "row_weights", 4, true, operation.rows * operation.topk, false);
+    args.row_weights = (const float *)take(given.row_weights, "row_weights", 4, true, operation.rows * of_row, false);
   if (!given_none(given.out_weights))
     args.out_weights = (float *)take(given.out_weights, "out_weights", 4, true, selections, true);
   if (!given_none(given.bias)) {
@@ -80,6 +80,7 @@ nb::object combine_route(const Rank &self, nb::handle by, const Combined &given,
     raise_code(WEFT_ERR_INVALID, "route: no dispatch has filled it, or it has not been received");
   Operation ended, operation;
   operation.tokens = route.tokens, operation.topk = route.topk, operation.rows = route.rows;
+  operation.layout = route.layout;
   operation.received = true;
   Summing sum;
   take_summing(sum, state, operation, given);

@@ -106,7 +106,7 @@ void take_scales(Receive &self, nb::handle source) {
   keep(self, "scales", source, std::move(array), &self.args.scales);
 }
 
-// local_expert, weights and slot: [rows][K], where the dispatch gives K.
+// local_expert, slot and RANK_MAJOR weights: [rows][K], where the dispatch gives K.
 void take_by_topk(Receive &self, nb::dict &given, const char *name, bool real, void **address) {
   nb::object source = entry(given, name);
   take(self, source, {name, 4, real, 0, true}, address);
@@ -145,7 +145,10 @@ void take_arrays(Receive &self, nb::dict &given) {
   take_one("told", 8, (sizeof(weft_ep_told) + 7) / 8, &args.told);
   args.told_size = args.told ? sizeof(weft_ep_told) : 0;
   take_by_topk(self, given, "local_expert", false, (void **)&args.local_expert);
-  take_by_topk(self, given, "weights", true, (void **)&args.weights);
+  if (args.layout == WEFT_EP_PACKED)
+    take(self, entry(given, "weights"), {"weights", 4, true, self.rows, true}, (void **)&args.weights);
+  else
+    take_by_topk(self, given, "weights", true, (void **)&args.weights);
   take_by_topk(self, given, "slot", false, (void **)&args.slot);
   self.in_place = args.rows_at && !args.x;
   self.fixed = self.arrays.size();

@@ -44,6 +44,7 @@ void note_route_received(const Operation &operation) {
   if (!operation.fills)
     return;
   operation.route->rows = operation.rows;
+  operation.route->layout = operation.layout;
   operation.route->received = true;
 }
 

@@ -17,6 +17,7 @@ struct RouteState {
   // The sizes with which it was planned or filled, to check later calls; the library compares the route itself.
   uint32_t tokens = 0, topk = 0; // topk 0: neither yet
   uint64_t rows = 0;             // room of the receive that filled it: rows of `y`
+  int layout = 0;                // of that receive
   bool received = false;         // a dispatch has filled it, and was received
   Buffer planned;                // top-k that a kernel may still read
 };

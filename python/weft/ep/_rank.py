@@ -198,10 +198,10 @@ class Rank:
                 **arrays: Array) -> Receive:
         """Buffers to receive into, of `rows` rows for each expert (PER_EXPERT) or in total (default: max_tokens times
         the capacity). On host memory numpy makes the arrays that are not given: x, scales for fp8, counts, src_rank and
-        src_token; with RANK_MAJOR local_expert and weights for `topk` (default: the group's); with PACKED slot and
-        expert_end; with in_place rows_at instead of x: the addresses of the rows, which stay in the windows. On CUDA
-        memory the caller gives all arrays. numpy's type is uint16 for bf16 and uint8 for fp8. row_bytes, scale_bytes:
-        sizes of OPAQUE rows and scales."""
+        src_token; with RANK_MAJOR local_expert and weights for `topk` (default: the group's); with PACKED slot,
+        expert_end and weights; with in_place rows_at instead of x: the addresses of the rows, which stay in the
+        windows. On CUDA memory the caller gives all arrays. numpy's type is uint16 for bf16 and uint8 for fp8.
+        row_bytes, scale_bytes: sizes of OPAQUE rows and scales."""
         order = Layout.member(layout)
         kind = DType.member(dtype) if dtype is not None else self.dtype
         room = self.max_tokens * self.capacity if rows is None else whole("rows", rows)
@@ -281,11 +281,11 @@ class Rank:
         """Sends the experts' outputs back, and sums the received rows into `out`.
 
         y: bf16 in the row order of the receive, [E][rows][H] or [rows][H]; None after `combine_rows`. out: bf16
-        [T][H]. topk_weights: [T][K] f32, if the dispatch had none. row_weights: RANK_MAJOR [rows][K] f32, which are
-        sent back with the rows into out_weights [T][K]. bias: up to two arrays bf16 [T][H], added to the sum.
-        renormalize: scales tokens with missing contributions by (all weights) / (weights that came). keep: the
-        operation stays open for another combine. unweighted: rows are added without weights. result: whether to return
-        what the combine did; None: on host memory only.
+        [T][H]. topk_weights: [T][K] f32, if the dispatch had none. row_weights: f32, RANK_MAJOR [rows][K], otherwise
+        one for each row of y; they are sent back with the rows into out_weights [T][K]. bias: up to two arrays bf16
+        [T][H], added to the sum. renormalize: scales tokens with missing contributions by (all weights) / (weights that
+        came). keep: the operation stays open for another combine. unweighted: rows are added without weights. result:
+        whether to return what the combine did; None: on host memory only.
         """
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         try:

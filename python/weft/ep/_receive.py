@@ -106,4 +106,5 @@ def make_arrays(rank: Rank, arrays: dict[str, Array], layout: Layout, dtype: DTy
         make("weights", (rows, topk), "float32")
     if layout == Layout.PACKED:
         make("slot", (rows, topk), "int32")
+        make("weights", (rows,), "float32")
         make("expert_end", (experts,), "int32")

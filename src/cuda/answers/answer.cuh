@@ -65,7 +65,8 @@ struct answerer {
     }
     char *to = channel.place(kernel.op.out[seat], nth);
     if (args.row_weights && lane < K)
-      ((float *)(to + 2 * args.flow.hidden))[lane] = known && place >= 0 ? args.row_weights[at] : 0.0f;
+      ((float *)(to + 2 * args.flow.hidden))[lane] =
+          known && place >= 0 ? args.row_weights[args.rank_major ? at : (size_t)place] : 0.0f;
     __syncwarp();
     if (lane == 0) {
       job.inputs = __popc(valid);

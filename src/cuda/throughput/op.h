@@ -174,7 +174,7 @@ struct cuda_answers_args {
   const void *y;
   const void *topk_idx;      // of the dispatch, like topk_weights: for renormalize
   const float *topk_weights; // NULL: each weight is 1
-  const float *row_weights;  // [S][K] or NULL
+  const float *row_weights;  // rank_major [S][K], else [rows]; or NULL
   const void *bias[2];
   void *out;
   float *out_weights;

@@ -97,6 +97,8 @@ __device__ __forceinline__ void write_routed(const cuda_rows_args &args, const f
         args.src_rank[row.place] = kernel.op.rank[row.seat];
       if (args.src_token)
         args.src_token[row.place] = (int32_t)row.token;
+      if (args.weights)
+        args.weights[row.place] = row.weight;
     }
     return;
   }
@@ -244,6 +246,8 @@ static __device__ __noinline__ void zero_row(const cuda_rows_args &args, uint32_
     args.src_rank[place] = rank;
   if (lane == 0 && args.src_token)
     args.src_token[place] = -1;
+  if (lane == 0 && args.weights && args.layout != WEFT_EP_RANK_MAJOR)
+    args.weights[place] = 0.0f;
 }
 
 // PACKED: clears the rows between the parts; all warps share the work. [warp]

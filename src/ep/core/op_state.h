@@ -18,5 +18,7 @@ int ep_op_check_state(uint64_t number, bool open, enum ep_op_state state, enum e
 
 #define EP_NOT_LATE                                                                                                    \
   "%s: topk_weights are given, but the rows were received RANK_MAJOR: give the weights to the dispatch, or not at all"
+#define EP_ALSO_LATE                                                                                                   \
+  "%s: row_weights are given, but the dispatch had no topk_weights: give those to the dispatch, or set UNWEIGHTED"
 
 #endif

@@ -12,9 +12,8 @@ static int check_combine(const struct ep_kept *kept, const struct weft_ep_combin
     return fail(WEFT_ERR_INVALID, "combine_route: out is NULL");
   if (kept->num_rows > 0 && !args->y)
     return fail(WEFT_ERR_INVALID, "combine_route: y is NULL, but %u rows were received with the route", kept->num_rows);
-  if (args->row_weights && kept->form != WEFT_EP_RANK_MAJOR)
-    return fail(WEFT_ERR_INVALID, "combine_route: row_weights is given, but the rows that filled the route were not "
-                                  "received RANK_MAJOR: only such rows have weights that can go back");
+  if (args->row_weights && late && kept->num_tokens > 0)
+    return fail(WEFT_ERR_INVALID, EP_ALSO_LATE, "combine_route");
   if (late && kept->num_tokens > 0 && !args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_route: topk_weights is NULL here, and was NULL when the route was filled: "
                                   "give it in one of the calls");

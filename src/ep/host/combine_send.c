@@ -31,11 +31,9 @@ static int check_send(const weft_ep_t *ep, const struct ep_op *op, const struct 
     return fail(WEFT_ERR_INVALID, "combine_send: y is NULL, but %u rows were received", rows);
   if (op->has_weights && op->num_tokens > 0 && args->topk_weights)
     return fail(WEFT_ERR_INVALID, "combine_send: topk_weights were given to the dispatch already: leave them NULL");
-  if (args->row_weights && op->layout != WEFT_EP_RANK_MAJOR)
-    return fail(WEFT_ERR_INVALID,
-                "combine_send: row_weights is given, but the rows of operation %llu were not received RANK_MAJOR: only "
-                "such rows have weights that can go back",
-                (unsigned long long)op->number);
+  bool unweighted = args->flags & WEFT_EP_COMBINE_UNWEIGHTED || op->layout == WEFT_EP_RANK_MAJOR;
+  if (args->row_weights && !unweighted && !op->has_weights && op->num_tokens > 0)
+    return fail(WEFT_ERR_INVALID, EP_ALSO_LATE, "combine_send");
   if (args->flags & WEFT_EP_COMBINE_UNWEIGHTED)
     return 0;
   if (!op->has_weights && op->layout == WEFT_EP_PER_EXPERT && ep->layout.flows)

@@ -67,9 +67,10 @@ static void close_host(weft_ep_t *ep) {
 static int open_inbox(const struct ep_layout *layout, struct ep_inbox *inbox) {
   size_t rows = layout->max_tokens, selections = rows * layout->topk;
   inbox->count = calloc(rows, sizeof *inbox->count);
+  inbox->places = calloc(rows, sizeof *inbox->places);
   inbox->index = calloc(selections, sizeof *inbox->index);
   inbox->weight = calloc(selections, sizeof *inbox->weight);
-  return inbox->count && inbox->index && inbox->weight ? 0 : -1;
+  return inbox->count && inbox->places && inbox->index && inbox->weight ? 0 : -1;
 }
 
 static int link_open(weft_ep_t *ep, struct ep_link *link, enum ep_route route, int *fd) {
@@ -84,6 +85,7 @@ static void link_free(weft_ep_t *ep, struct ep_link *link) {
   (void)ep;
   for (int i = 0; i < EP_DEPTH; i++) {
     free(link->inbox[i].count);
+    free(link->inbox[i].places);
     free(link->inbox[i].index);
     free(link->inbox[i].weight);
   }

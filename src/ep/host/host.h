@@ -113,8 +113,9 @@ struct ep_op {
   struct ep_scales own_scales; // the caller's scales, if own_rows is the caller's x
   uint8_t *own_heads;          // [M] row headers of rows that this rank sends to itself
   struct ep_inbox own_in;      // likewise
-  uint16_t *own_combine;       // [window_rows][H] this rank's own rows, reduced; with own_y, room for one row
-  const uint16_t *own_y;       // the caller's y, while it stays readable until combine_recv has returned
+  float *own_back;       // [T][K] weights that go back with this rank's own rows, at their places; see own_weights
+  uint16_t *own_combine; // [window_rows][H] this rank's own rows, reduced; with own_y, room for one row
+  const uint16_t *own_y; // the caller's y, while it stays readable until combine_recv has returned
 
   // Until its dispatch has been received: the route that it fills or uses. NULL: none.
   weft_ep_route_t *route;
@@ -128,7 +129,7 @@ struct ep_op {
   bool placed;        // weft_ep_combine_rows() has returned where to write the answers
   uint32_t round;     // combines before the current one
   bool unweighted;    // of the current combine: WEFT_EP_COMBINE_UNWEIGHTED
-  bool own_weights;   // weights go back with this rank's own rows, in own_in.weight
+  bool own_weights;   // weights go back with this rank's own rows
   int32_t odd_member; // the first that dispatches another type or top-k; -1: none
   uint64_t dispatch_wire_bytes, combine_wire_bytes, logical_selections;
 

@@ -26,12 +26,14 @@ int ep_op_init(weft_ep_t *ep, struct ep_op *op) {
   op->cast = aligned_alloc(EP_LINE, tokens * layout->row_stride);
   op->own_heads = calloc(tokens, layout->head_stride);
   op->own_in.count = calloc(tokens, sizeof *op->own_in.count);
+  op->own_in.places = calloc(tokens, sizeof *op->own_in.places);
   op->own_in.index = calloc(selections, sizeof *op->own_in.index);
   op->own_in.weight = calloc(selections, sizeof *op->own_in.weight);
+  op->own_back = calloc(selections, sizeof *op->own_back);
   op->own_combine = aligned_alloc(EP_LINE, layout->window_rows * layout->hidden * sizeof *op->own_combine);
   if (!op->members || !op->groups || !op->experts || !op->weights || !op->member_of || !op->local_of || !op->row_of ||
       !op->row_at || !op->row_token || !op->cast_done || !op->cast || !op->own_heads || !op->own_in.count ||
-      !op->own_in.index || !op->own_in.weight || !op->own_combine)
+      !op->own_in.places || !op->own_in.index || !op->own_in.weight || !op->own_back || !op->own_combine)
     return fail(WEFT_ERR_NOMEM, "no memory for an operation of %u tokens with hidden %u", layout->max_tokens,
                 layout->hidden);
   return 0;
@@ -52,8 +54,10 @@ void ep_op_free(struct ep_op *op) {
   free(op->cast);
   free(op->own_heads);
   free(op->own_in.count);
+  free(op->own_in.places);
   free(op->own_in.index);
   free(op->own_in.weight);
+  free(op->own_back);
   free(op->own_combine);
   *op = (struct ep_op){0};
 }

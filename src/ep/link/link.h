@@ -27,9 +27,10 @@
 
 // Where the rows of one source were placed in this rank's receive buffer, in one operation. The combine needs this.
 struct ep_inbox {
-  uint8_t *count; // [M] selections of each row
-  int32_t *index; // [M][K] row of the receive buffer (PER_EXPERT: expert * rows + row)
-  float *weight;  // [M][K]
+  uint8_t *count;   // [M] selections of each row
+  uint16_t *places; // [M] bit k: the selection at place k of the token's top-k is one of these
+  int32_t *index;   // [M][K] row of the receive buffer (PER_EXPERT: expert * rows + row)
+  float *weight;    // [M][K]
 };
 
 // How rows are written into the peer's window: by ordinary stores or past the caches (kernels.h). The faster of the two

@@ -118,6 +118,8 @@ static bool check_padding(const struct walk *walk, const uint32_t *counts) {
         return walk_wrong(walk, &row, "src_rank is %d, should be -1", recv->src_rank[place]);
       if (recv->src_token && recv->src_token[place] != -1)
         return walk_wrong(walk, &row, "src_token is %d, should be -1", recv->src_token[place]);
+      if (recv->weights && recv->weights[place] != 0)
+        return walk_wrong(walk, &row, "weights is %a, should be 0", (double)recv->weights[place]);
       if (!walk_check_zeros(walk, &row))
         return false;
     }
@@ -192,6 +194,18 @@ static bool check_lists(const struct walk *walk, const struct row *row) {
   return true;
 }
 
+// PACKED: checks the weight of a row, which belongs to the token's selection k.
+static bool check_weight(const struct walk *walk, const struct row *row, uint32_t token, uint32_t k) {
+  const float *weights = is_packed(walk) ? walk->recv->weights : NULL, *sent = row->source->topk_weights;
+  if (!weights || (row->token >= 0 && !sent))
+    return true;
+  float is = weights[walk_place(walk, row)];
+  float right = row->token < 0 ? 0 : sent[(size_t)token * walk->test->topk + k];
+  if (memcmp(&is, &right, sizeof is) == 0)
+    return true;
+  return walk_wrong(walk, row, "weights is %a, should be %a", (double)is, (double)right);
+}
+
 // PACKED: checks where the token's selections are in x.
 static bool check_slots(struct walk *walk, const struct oracle_source *source, int64_t token, const int64_t *right) {
   const int32_t *slot = walk->recv->slot;
@@ -226,7 +240,7 @@ static bool check_token(struct walk *walk, const struct oracle_source *source, u
       continue;
     struct row row = {.source = source, .token = stands, .part = (uint32_t)local, .index = walk->next_row[local]++};
     slots[k] = came ? (int64_t)walk_place(walk, &row) : -1;
-    if (!check_row(walk, &row))
+    if (!check_row(walk, &row) || !check_weight(walk, &row, token, k))
       return false;
   }
   if (!any)

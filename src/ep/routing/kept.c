@@ -22,6 +22,7 @@ static bool allocate_came(struct ep_kept *kept) {
   kept->sources = calloc(kept->capacity, sizeof *kept->sources);
   kept->heads = calloc(rows, kept->layout.head_stride);
   kept->in.count = calloc(rows, sizeof *kept->in.count);
+  kept->in.places = calloc(rows, sizeof *kept->in.places);
   kept->in.index = calloc(rows * group_topk, sizeof *kept->in.index);
   kept->in.weight = calloc(rows * group_topk, sizeof *kept->in.weight);
   kept->counts = calloc((size_t)kept->capacity * kept->experts_per_rank, sizeof *kept->counts);
@@ -33,9 +34,9 @@ static bool allocate_came(struct ep_kept *kept) {
   kept->src_rank = calloc(rows, sizeof *kept->src_rank);
   kept->src_token = calloc(rows, sizeof *kept->src_token);
   kept->slot = calloc(rows * kept->max_topk, sizeof *kept->slot);
-  return kept->sources && kept->counts && kept->left && kept->heads && kept->in.count && kept->in.index &&
-         kept->in.weight && kept->cursor && kept->expert_rows && kept->expert_end && kept->rank_end && kept->src_rank &&
-         kept->src_token && kept->slot;
+  return kept->sources && kept->counts && kept->left && kept->heads && kept->in.count && kept->in.places &&
+         kept->in.index && kept->in.weight && kept->cursor && kept->expert_rows && kept->expert_end && kept->rank_end &&
+         kept->src_rank && kept->src_token && kept->slot;
 }
 
 int ep_kept_new(const weft_ep_t *ep, const struct weft_ep_route_options *options, struct ep_kept **out) {
@@ -70,6 +71,7 @@ void ep_kept_free(struct ep_kept *kept) {
                     kept->sources,
                     kept->heads,
                     kept->in.count,
+                    kept->in.places,
                     kept->in.index,
                     kept->in.weight,
                     kept->cursor,

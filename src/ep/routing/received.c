@@ -29,6 +29,7 @@ void ep_kept_take_rows(struct ep_kept *kept, uint32_t index, uint32_t first, uin
   size_t to = source->first + first, topk = kept->layout.topk, from = first;
   memcpy(kept->heads + to * kept->layout.head_stride, heads, rows * kept->layout.head_stride);
   memcpy(kept->in.count + to, inbox->count + from, rows * sizeof *inbox->count);
+  memcpy(kept->in.places + to, inbox->places + from, rows * sizeof *inbox->places);
   memcpy(kept->in.index + to * topk, inbox->index + from * topk, rows * topk * sizeof *inbox->index);
   memcpy(kept->in.weight + to * topk, inbox->weight + from * topk, rows * topk * sizeof *inbox->weight);
   source->laid = first + rows;
@@ -101,6 +102,7 @@ void ep_kept_end_rows(struct ep_kept *kept) {
 void ep_kept_copy_inbox(const struct ep_kept *kept, const struct ep_kept_source *source, struct ep_inbox *inbox) {
   size_t first = source->first, rows = source->rows, topk = kept->layout.topk;
   memcpy(inbox->count, kept->in.count + first, rows * sizeof *inbox->count);
+  memcpy(inbox->places, kept->in.places + first, rows * sizeof *inbox->places);
   memcpy(inbox->index, kept->in.index + first * topk, rows * topk * sizeof *inbox->index);
   memcpy(inbox->weight, kept->in.weight + first * topk, rows * topk * sizeof *inbox->weight);
 }

@@ -59,7 +59,7 @@ static struct traffic_form form_of(const struct rank *rank, enum weft_ep_layout 
   bool rank_major = layout == WEFT_EP_RANK_MAJOR;
   return (struct traffic_form){.biases = has(rank, RUN_FEATURE_BIASES) ? biases : 0,
                                .unweighted = !rank_major && has(rank, RUN_FEATURE_UNWEIGHTED),
-                               .weights_back = rank_major && has(rank, RUN_FEATURE_WEIGHTS_BACK),
+                               .weights_back = layout != WEFT_EP_PER_EXPERT && has(rank, RUN_FEATURE_WEIGHTS_BACK),
                                .zero_padding = layout == WEFT_EP_PACKED};
 }
 

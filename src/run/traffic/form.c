@@ -74,7 +74,7 @@ void traffic_form_dispatch(const struct traffic *t, struct weft_ep_dispatch_args
 }
 
 void traffic_form_receive(const struct traffic *t, struct weft_ep_recv_args *args) {
-  if (t->form.weights_back)
+  if (t->form.weights_back && t->config->layout == WEFT_EP_RANK_MAJOR)
     args->flags |= WEFT_EP_RECV_KEEP_PLACES;
   if (t->form.zero_padding)
     args->flags |= WEFT_EP_RECV_ZERO_PADDING;
@@ -92,12 +92,13 @@ void traffic_form_combine(const struct traffic *t, struct weft_ep_combine_args *
 }
 
 int traffic_form_answer(struct traffic *t) {
-  size_t count = (size_t)t->info.num_rows * t->config->topk;
+  bool packed = t->config->layout == WEFT_EP_PACKED;
+  size_t count = packed ? t->info.rows_needed : (size_t)t->info.num_rows * t->config->topk;
   float *back = t->pairs[PAIR_ROW_WEIGHTS].host;
   if (!t->form.weights_back)
     return 0;
   for (size_t i = 0; i < count; i++)
-    back[i] = t->recv.local_expert[i] >= 0 ? BACK * t->recv.weights[i] : 0;
+    back[i] = packed || t->recv.local_expert[i] >= 0 ? BACK * t->recv.weights[i] : 0;
   return buffer_put(t->home, t->pairs[PAIR_ROW_WEIGHTS].place, back, count * sizeof *back);
 }
 

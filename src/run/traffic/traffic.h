@@ -29,7 +29,7 @@ struct traffic_form {
   enum traffic_way way;
   uint32_t biases;   // added in the combine, 0 to 2
   bool unweighted;   // rows are added without weights; not for RANK_MAJOR
-  bool weights_back; // row weights are sent back with the rows; RANK_MAJOR
+  bool weights_back; // row weights are sent back with the rows; RANK_MAJOR, PACKED
   bool zero_padding; // between packed parts
 };
 

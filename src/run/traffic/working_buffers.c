@@ -67,6 +67,7 @@ static int open_pairs(struct traffic *t) {
   bool rank_major = config->layout == WEFT_EP_RANK_MAJOR, packed = config->layout == WEFT_EP_PACKED;
   bool cast = config->dtype != WEFT_EP_BF16;
   size_t all = (size_t)t->groups * t->rows, ranges = t->capacity * sizeof(int64_t);
+  size_t weighed = rank_major ? all * config->topk : packed ? all : 0; // weights that come with the rows
   int err = open_pair(t, PAIR_X, all * row_bytes(config), true);
   if (!err && cast)
     err = open_pair(t, PAIR_SCALES, all * scale_bytes(config), true);
@@ -82,8 +83,8 @@ static int open_pairs(struct traffic *t) {
     err = open_pair(t, PAIR_RANGE, (rank_major ? 1 : config->experts_per_rank) * ranges, false);
   if (!err && rank_major)
     err = open_pair(t, PAIR_LOCAL_EXPERT, all * config->topk * sizeof(int32_t), false);
-  if (!err && rank_major)
-    err = open_pair(t, PAIR_WEIGHTS, all * config->topk * sizeof(float), false);
+  if (!err && weighed)
+    err = open_pair(t, PAIR_WEIGHTS, weighed * sizeof(float), false);
   if (!err && packed)
     err = open_pair(t, PAIR_SLOT, all * config->topk * sizeof(int32_t), false);
   if (!err && packed)
@@ -92,9 +93,9 @@ static int open_pairs(struct traffic *t) {
     err = open_pair(t, PAIR_OUT, (size_t)(config->num_tokens + 1) * y_bytes(config), false);
   for (int i = 0; i < 2 && t->has_forms && !err; i++)
     err = open_pair(t, PAIR_BIAS + i, (size_t)(config->num_tokens + 1) * y_bytes(config), false);
-  if (!err && t->has_forms && rank_major)
-    err = open_pair(t, PAIR_ROW_WEIGHTS, all * config->topk * sizeof(float), false);
-  if (!err && t->has_forms && rank_major)
+  if (!err && t->has_forms && weighed)
+    err = open_pair(t, PAIR_ROW_WEIGHTS, weighed * sizeof(float), false);
+  if (!err && t->has_forms && weighed)
     err = open_pair(t, PAIR_OUT_WEIGHTS, (size_t)(config->num_tokens + 1) * config->topk * sizeof(float), false);
   return err;
 }

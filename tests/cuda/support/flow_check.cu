@@ -114,7 +114,7 @@ bool flow_group::check_sums(flow_rank &r) {
         uint32_t pair = (uint32_t)r.row_of[t * K + k];
         for (uint32_t s = 0; s < r.index; s++)
           pair += (uint32_t)all[m].pairs[s].size();
-        back[t * K + k] = all[m].row_weights[(size_t)pair * K + k];
+        back[t * K + k] = all[m].row_weights[shape.layout == WEFT_EP_RANK_MAJOR ? (size_t)pair * K + k : (size_t)at];
         if (any && shape.layout == WEFT_EP_RANK_MAJOR)
           continue;
         any = true;

@@ -78,7 +78,16 @@ bool flow_group::check_packed(flow_rank &r, const places &place, const std::vect
       for (uint32_t k = 0; k < K; k++)
         slot.push_back((int32_t)place[s][(size_t)t * K + k]);
   slot.resize(std::min(slot.size(), R * K));
-  return same("expert_end", r, fetch(r.expert_end, E), ends) && same("slot", r, is, slot);
+  std::vector<float> came = fetch(r.out_row_weights, R), weights = came; // rows that nobody sent have any weight
+  for (uint32_t e = 0; shape.zero_padding && e + 1 < E; e++)
+    std::fill(weights.begin() + std::min<size_t>(R, bounds[2 * e + 1]),
+              weights.begin() + std::min<size_t>(R, bounds[2 * e + 2]), 0.0f);
+  for (uint32_t s = 0; s < M; s++)
+    for (size_t i = 0; i < place[s].size(); i++)
+      if (place[s][i] >= 0)
+        weights[(size_t)place[s][i]] = all[s].weights[i];
+  return same("expert_end", r, fetch(r.expert_end, E), ends) && same("slot", r, is, slot) &&
+         same("weights", r, came, weights);
 }
 
 bool flow_group::check_selections(flow_rank &r, const places &place) {

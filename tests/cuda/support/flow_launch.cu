@@ -94,10 +94,10 @@ void flow_group::rows(flow_rank &r, bool kept, bool early, uint32_t halves) {
   args.src_rank = r.src_rank;
   args.src_token = r.src_token;
   args.range = r.range;
-  if (shape.layout == WEFT_EP_RANK_MAJOR) {
+  if (shape.layout == WEFT_EP_RANK_MAJOR)
     args.local_expert = r.local_expert;
+  if (shape.layout != WEFT_EP_PER_EXPERT)
     args.weights = r.out_row_weights;
-  }
   if (shape.layout == WEFT_EP_PACKED) {
     args.slot = r.slot;
     args.expert_end = r.expert_end;

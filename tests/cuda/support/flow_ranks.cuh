@@ -46,7 +46,7 @@ struct flow_rank {
   char *out, *out_scales;
   int32_t *counts, *src_rank, *src_token, *local_expert, *slot, *expert_end;
   int64_t *range;
-  float *out_row_weights; // [rows][K] received
+  float *out_row_weights; // [rows][K] received, PACKED [rows]
   uint16_t *dy, *dbias[2], *sum;
   float *drow_weights, *sum_weights;
   char *zero_copy; // y and the row weights may be at its begin

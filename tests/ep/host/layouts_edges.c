@@ -185,9 +185,6 @@ static void what_does_not_go_together_is_refused(void **state) {
   args = dispatch_of(b, of_one);
   assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
   struct weft_ep_combine_args combine = combine_of(b);
-  combine.row_weights = b->row_weights;
-  assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "were not received RANK_MAJOR");
-  combine = combine_of(b);
   combine.topk_weights = weights;
   combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
   assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "UNWEIGHTED is set");

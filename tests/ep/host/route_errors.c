@@ -276,7 +276,6 @@ static void what_a_combine_by_a_route_must_not_say(void **state) {
   REFUSED(out, NULL, "out is NULL");
   REFUSED(topk_weights, alone_weights, "the route has kept those");
   REFUSED(flags, 1u << 9, "bit 0x200");
-  REFUSED(row_weights, alone_weights, "not received RANK_MAJOR");
   REFUSED(size, 8, "weft_ep_combine_args");
 #undef REFUSED
   args = alone_combine();
@@ -312,6 +311,9 @@ static void late_weights(void **state) {
   assert_int_equal(weft_ep_finish(ep, op), 0);
   assert_says(weft_ep_combine_route(ep, route, &combine, NULL, &op), WEFT_ERR_INVALID, "topk_weights is NULL");
   combine.topk_weights = alone_weights;
+  combine.row_weights = alone_weights;
+  assert_says(weft_ep_combine_route(ep, route, &combine, NULL, &op), WEFT_ERR_INVALID, "row_weights are given, but");
+  combine.row_weights = NULL;
   assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
   args = good_kept(route);
   recv.layout = WEFT_EP_RANK_MAJOR;

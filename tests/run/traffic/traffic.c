@@ -92,7 +92,7 @@ static struct traffic_form form_of(enum weft_ep_layout layout, enum traffic_way 
   return (struct traffic_form){.way = way,
                                .biases = 2,
                                .unweighted = layout == WEFT_EP_PER_EXPERT,
-                               .weights_back = layout == WEFT_EP_RANK_MAJOR,
+                               .weights_back = layout != WEFT_EP_PER_EXPERT,
                                .zero_padding = layout == WEFT_EP_PACKED};
 }
 

@@ -13,9 +13,6 @@ static int check_flow_weights(const struct gpu_op *op, const struct weft_ep_comb
                 "%s: out_weights are given, but row_weights are NULL; on CUDA memory either all ranks send weights "
                 "back, or none",
                 call);
-  if (args->row_weights && !op->rank_major)
-    return fail(WEFT_ERR_INVALID,
-                "%s: row_weights are given, but only rows that were received RANK_MAJOR can send weights back", call);
   return 0;
 }
 

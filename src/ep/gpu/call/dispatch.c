@@ -59,7 +59,7 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *
   out->src_token = recv->src_token;
   out->range = recv->range;
   out->local_expert = recv->local_expert;
-  out->weights = recv->weights;
+  out->weights = recv->layout == WEFT_EP_PER_EXPERT ? NULL : recv->weights;
   out->expert_total = recv->expert_total;
   out->wait_ns = recv->wait_ns;
   out->keep_places = recv->flags & WEFT_EP_RECV_KEEP_PLACES;

@@ -56,6 +56,8 @@ static void clear(const struct ep_host *host, const struct ep_form *form, const 
     recv->src_rank[to] = -1;
   if (recv->src_token)
     recv->src_token[to] = -1;
+  if (recv->weights)
+    recv->weights[to] = 0.0f;
   if (recv->rows_at) {
     recv->rows_at[to] = NULL;
     return;

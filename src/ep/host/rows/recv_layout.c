@@ -202,8 +202,11 @@ static void by_expert(weft_ep_t *ep, const struct ep_op *op, const struct source
       recv->src_rank[to] = source->rank;
     if (recv->src_token)
       recv->src_token[to] = row->token;
+    if (packed && recv->weights)
+      recv->weights[to] = weights[j];
   }
   source->inbox->count[at] = (uint8_t)row->count;
+  source->inbox->places[at] = row->places;
   if (!packed)
     return;
   uint32_t pair = ep->host->places.next_row[source->places]++;
@@ -347,6 +350,8 @@ void ep_rows_lay_none(weft_ep_t *ep, const struct ep_op *op, uint32_t index, int
     for (; left[e] > 0; left[e]--) {
       uint32_t place = next[e]++, to = ep->host->places.first[e] + place;
       lay_none(ep, op, recv, rank, to, packed ? 0 : e, packed ? to : place);
+      if (packed && recv->weights)
+        recv->weights[to] = 0.0f;
     }
   for (uint32_t i = laid; (by_rank || packed) && i < rows; i++) {
     uint32_t row = ep->host->places.next_row[index]++; // PACKED: among the pairs of rank and token

@@ -121,7 +121,7 @@ struct drawn_own drawn_own_draw(const struct drawn_group *group, uint64_t number
   for (int i = 0; i < 2; i++)
     own.biased[i] = group->features & DRAWN_BIAS && one_in(&state, 4);
   own.renormalizes = one_in(&state, 2);
-  own.gives_weights = group->features & DRAWN_ROW_WEIGHTS && by_rank && one_in(&state, 2);
+  own.gives_weights = group->features & DRAWN_ROW_WEIGHTS && one_in(&state, 2);
   own.wants_weights = group->features & DRAWN_ROW_WEIGHTS && one_in(&state, 2);
   return own;
 }

@@ -186,9 +186,7 @@ static struct weft_ep_combine_args answer_args(struct member *m) {
   args.dtype = m->op.combine_dtype;
   args.flags =
       (m->own.renormalizes ? WEFT_EP_COMBINE_RENORMALIZE : 0) | (m->op.unweighted ? WEFT_EP_COMBINE_UNWEIGHTED : 0);
-  const struct member_rows *rows = m->op.kind == DRAWN_GOES_BACK ? &m->route.rows : &m->rows;
-  if (m->own.gives_weights && rows->layout == WEFT_EP_RANK_MAJOR)
-    args.row_weights = m->row_weights;
+  args.row_weights = m->own.gives_weights ? m->row_weights : NULL;
   args.out_weights = m->own.wants_weights ? m->out_weights : NULL;
   for (uint32_t i = 0; i < 2; i++)
     args.bias[i] = m->own.biased[i] ? m->bias[i] : NULL;
@@ -281,7 +279,7 @@ static void prepare_receive(struct member *m) {
   m->recv.src_rank = m->rows.src_rank;
   m->recv.src_token = m->rows.src_token;
   m->recv.local_expert = by_rank ? m->rows.local_expert : NULL;
-  m->recv.weights = by_rank ? m->recv_weights : NULL;
+  m->recv.weights = m->own.layout == WEFT_EP_PER_EXPERT ? NULL : m->recv_weights;
   m->recv.range = own->lists ? m->range : NULL;
   m->recv.slot = own->lists && packed ? m->slot : NULL;
   m->recv.expert_end = packed ? m->rows.expert_end : NULL;

@@ -98,7 +98,7 @@ static void sum_experts(const struct member *m, const struct oracle_source *sour
   }
 }
 
-// Weights that go back, at the places of this rank's experts; elsewhere what nobody must see.
+// RANK_MAJOR: weights that go back, at the places of this rank's experts; elsewhere what nobody must see.
 static void weigh_back(struct member *m, const struct oracle_source *source, uint32_t token, float *weights) {
   for (uint32_t k = 0; k < m->op.topk; k++) {
     int64_t expert = source->topk_idx[(size_t)token * m->op.topk + k];
@@ -107,6 +107,17 @@ static void weigh_back(struct member *m, const struct oracle_source *source, uin
     pattern.topk = m->op.topk;
     weights[k] = here ? pattern_row_weight(&pattern, m->number, m->rank, source->rank, token, k) : 1e30f;
   }
+}
+
+// The weight that goes back with a row of one expert. A token of the pattern selects an expert once.
+static float weigh_row(const struct member *m, const struct oracle_source *source, uint32_t token, int32_t local) {
+  uint32_t k = 0;
+  while (k < m->op.topk &&
+         source->topk_idx[(size_t)token * m->op.topk + k] != (int64_t)m->rank * m->group->experts + local)
+    k++;
+  struct pattern pattern = m->group->pattern;
+  pattern.topk = m->op.topk;
+  return pattern_row_weight(&pattern, m->number, m->rank, source->rank, token, k);
 }
 
 // The output of one row: of one expert, or in RANK_MAJOR of all.
@@ -123,7 +134,8 @@ static void answer_row(struct member *m, const struct member_rows *rows, size_t 
     weigh_back(m, source, (uint32_t)token, m->row_weights + place * m->op.topk);
     return;
   }
-  double factor = pattern_expert_factor((int64_t)m->rank * m->group->experts + local);
+  m->row_weights[place] = weigh_row(m, source, (uint32_t)token, local);
+  double factor = pattern_expert_factor((int64_t)(int64_t)m->rank * m->group->experts + local);
   for (uint32_t i = 0; i < hidden; i++)
     y[i] = oracle_to_bf16(row[i] * factor);
 }

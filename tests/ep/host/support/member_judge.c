@@ -103,7 +103,6 @@ bool member_judge_dispatch(struct member *m) {
 static void expect_weights(struct member *m, const struct oracle_source *source) {
   struct pattern pattern = m->group->pattern;
   pattern.topk = m->op.topk;
-  uint64_t rows_of = m->op.kind == DRAWN_GOES_BACK ? m->routed_by : m->number;
   for (uint32_t t = 0; t < source->num_tokens; t++)
     for (uint32_t k = 0; k < m->op.topk; k++) {
       size_t at = (size_t)t * m->op.topk + k;
@@ -112,8 +111,7 @@ static void expect_weights(struct member *m, const struct oracle_source *source)
       if (expert < 0)
         continue;
       int32_t holder = (int32_t)(expert / m->group->experts);
-      bool by_rank = drawn_own_draw(m->group, rows_of, holder).layout == WEFT_EP_RANK_MAJOR;
-      if (by_rank && drawn_own_draw(m->group, m->number, holder).gives_weights)
+      if (drawn_own_draw(m->group, m->number, holder).gives_weights)
         m->right_weights[at] = pattern_row_weight(&pattern, m->number, holder, m->rank, t, k);
     }
 }
