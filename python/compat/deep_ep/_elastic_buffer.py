@@ -45,7 +45,7 @@ class EPHandle:
         self.num_max_tokens_per_rank = most
         self.topk_idx = kept.topk_idx
         """[tokens][top-k]: the caller's tensor, or with do_handle_copy a copy"""
-        self.num_recv_tokens = kept.src_rank.shape[0]
+        self.num_recv_tokens = kept.tokens
         """received tokens; without do_cpu_sync the maximum number"""
         self.num_expanded_tokens = kept.rows
         """rows of the received tensors"""

@@ -17,7 +17,7 @@ from weft_compat_ep._engines import Engines
 from weft_compat_ep._events import Config
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
-from weft_compat_ep._rows import check_tensors, pad_rows
+from weft_compat_ep._rows import aligned, check_tensors, pad_rows
 from weft_compat_ep._throughput import Form, Kept, Received, Throughput
 
 from ._routing_maps import at_columns, dense, indices_to_map, selections_of
@@ -27,6 +27,8 @@ __all__ = ["HybridEPBuffer", "indices_to_map"]
 
 DEFAULT_SMS = 24
 """default number of processors of weft.ep: weft_ep_dispatch_args.processors"""
+MOST_EXPERTS = weft.ep.limits().max_topk
+TOO_MANY = f"routing_map: a token has more than {MOST_EXPERTS} experts"
 DOMAIN_VARIABLE = "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"
 
 
@@ -64,6 +66,8 @@ class HybridEPBuffer(CommonBuffer):
             num_of_experts_per_rank=num_local_experts, num_of_ranks_per_node=domain, num_of_nodes=self.num_of_nodes)
         self.configurer = SimpleNamespace(buffer_config=self.config)
         self.explicitly_destroy = False
+        self._numbers: torch.Tensor | None = None
+        self._largest: torch.Tensor | None = None
         self._meeting = Meeting.by_exchange(self.rank, gather)
         self._engines = Engines(self._meeting, range(self.group_size), timeout_s(), timeout_s())
         self._destroyed = False
@@ -99,7 +103,7 @@ class HybridEPBuffer(CommonBuffer):
         form = Form(worst=num_dispatched_tokens or None, processors=self._processors(self.num_sms_dispatch_api))
         weighed = probs is not None or (topk_weights is not None and routing_map is None)
         if handle is None:
-            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map, True)
+            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map)
         else:
             kept = _kept_of(handle, self._engines, packed=False)
             weights = _weights_by(kept, topk_idx, topk_weights, probs)
@@ -120,7 +124,7 @@ class HybridEPBuffer(CommonBuffer):
         weights = None
         if probs is not None:
             _check_probs(probs, kept.rows, self._width(kept))
-            weights = at_columns(probs.detach(), self._columns(kept))
+            weights = at_columns(probs.detach(), self._columns(kept)).masked_fill_(kept.local < 0, 0)
         return self._combine(hidden, kept, weights)
 
     # --- rows permuted by expert ---
@@ -162,8 +166,7 @@ class HybridEPBuffer(CommonBuffer):
                 num_of_experts = num_of_experts_per_rank * self.group_size
             if non_blocking:
                 form = form._replace(worst=_checked_rows(wanted, form.alignment))
-            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map,
-                              not non_blocking)
+            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map)
         else:
             kept = _kept_of(handle, self._engines, packed=True)
             _check_alignment(kept, pad_multiple)
@@ -196,8 +199,9 @@ class HybridEPBuffer(CommonBuffer):
 
     def _first(self, values: torch.Tensor, scales: torch.Tensor | None, form: Form, topk_idx: torch.Tensor | None,
                topk_weights: torch.Tensor | None, num_of_experts: int | None, probs: torch.Tensor | None,
-               routing_map: torch.Tensor | None, waits: bool) -> Received:
-        """A dispatch that makes a new handle. waits: whether the host may wait for the GPU."""
+               routing_map: torch.Tensor | None) -> Received:
+        """A dispatch that makes a new handle."""
+        largest = None
         if routing_map is not None:
             check_tensors(routing_map=routing_map)
             if routing_map.dtype != torch.bool or routing_map.dim() != 2 or len(routing_map) != len(values):
@@ -206,7 +210,7 @@ class HybridEPBuffer(CommonBuffer):
             if num_of_experts not in (None, routing_map.shape[1]):
                 raise ValueError(f"routing_map: {routing_map.shape[1]} experts, and there are {num_of_experts}")
             num_of_experts = routing_map.shape[1]
-            topk_idx = _selected(routing_map, waits)
+            topk_idx, largest = selections_of(routing_map, MOST_EXPERTS, self._numbers_for(routing_map))
             topk_weights = None
         elif topk_idx is None or num_of_experts is None:
             raise ValueError("routing_map, topk_idx: a routing map is wanted, or topk_idx with num_of_experts, or a "
@@ -218,11 +222,39 @@ class HybridEPBuffer(CommonBuffer):
             topk_weights = at_columns(probs.detach(), topk_idx)
         self.config.max_num_of_tokens_per_rank = max(self.config.max_num_of_tokens_per_rank, len(values))
         engine = self._engines.get(values, experts, self.config.max_num_of_tokens_per_rank)
-        return engine.dispatch(values, scales, topk_idx, topk_weights, form)
+        known = self._note_largest(largest, form.worst is None)
+        got = engine.dispatch(values, scales, topk_idx, topk_weights, form)
+        if known is not None and int(known) > MOST_EXPERTS:  # the host has waited for counts, which come after it
+            raise ValueError(TOO_MANY)
+        return got
+
+    def _numbers_for(self, routing_map: torch.Tensor) -> torch.Tensor:
+        """int64 [experts]: the numbers of the experts. Made once, since on a GPU that is a launch."""
+        numbers = self._numbers
+        if numbers is None or numbers.device != routing_map.device or len(numbers) != routing_map.shape[1]:
+            numbers = self._numbers = torch.arange(routing_map.shape[1], device=routing_map.device)
+        return numbers
+
+    def _note_largest(self, largest: torch.Tensor | None, waits: bool) -> torch.Tensor | None:
+        """Checks the largest number of experts of a token. If the host will wait for the GPU in this call (`waits`), it
+        is only copied, and the caller checks the result afterwards. If it will not, the GPU stops at such a token."""
+        if largest is None:
+            return None
+        if not largest.is_cuda:
+            if int(largest) > MOST_EXPERTS:
+                raise ValueError(TOO_MANY)
+            return None
+        if not waits:
+            torch._assert_async(largest <= MOST_EXPERTS, TOO_MANY)
+            return None
+        if self._largest is None:
+            self._largest = torch.empty((), dtype=torch.int64, device="cpu", pin_memory=True)
+        return self._largest.copy_(largest, non_blocking=True)
 
     def _combine(self, hidden: torch.Tensor, kept: Kept, weights: torch.Tensor | None) -> tuple[
             torch.Tensor, torch.Tensor | None]:
-        sums, of_tokens = kept.engine.combine(hidden, kept, weights, [], self._processors(self.num_sms_combine_api))
+        sums, of_tokens = kept.engine.combine(hidden, kept, weights, [], self._processors(self.num_sms_combine_api),
+                                              own_weights=True)
         return sums, None if of_tokens is None else dense(of_tokens, kept.topk_idx, _experts(kept.engine))
 
     @staticmethod
@@ -237,7 +269,7 @@ class HybridEPBuffer(CommonBuffer):
         """[received tokens][top-k]: the columns of their local experts among the experts of this rank's domain; -1: an
         expert of another rank."""
         first = self.local_rank * kept.engine.sizes.experts_per_rank
-        return (kept.local + first).masked_fill(kept.local < 0, -1)
+        return kept.local if first == 0 else (kept.local + first).masked_fill_(kept.local < 0, -1)
 
     def _token_handle(self, kept: Kept) -> RouteHandle:
         return RouteHandle.of((kept, None, None, *_received(kept), len(kept.topk_idx), self.config), kept)
@@ -273,21 +305,6 @@ def _rows(got: Received, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     """The received rows in the type of the caller's rows, and their scales."""
     data, scales = got.data if isinstance(got.data, tuple) else (got.data, None)
     return data.view(hidden.dtype), scales
-
-
-def _selected(routing_map: torch.Tensor, waits: bool) -> torch.Tensor:
-    """The selections of a routing map. A token with too many experts is an error: where the host must not wait for the
-    GPU, the GPU stops."""
-    most = weft.ep.limits().max_topk
-    topk_idx, too_many = selections_of(routing_map, most)
-    if too_many is not None:
-        sentence = f"routing_map: a token has more than {most} experts"
-        if waits or not too_many.is_cuda:
-            if bool(too_many.any()):
-                raise ValueError(sentence)
-        else:
-            torch._assert_async(~too_many.any(), sentence)
-    return topk_idx
 
 
 def _weights_by(kept: Kept, topk_idx: torch.Tensor | None, topk_weights: torch.Tensor | None,
@@ -352,7 +369,7 @@ def _received(kept: Kept) -> tuple[Any, Any]:
     def number() -> torch.Tensor:
         if kept.counts is None:
             return kept.rank_end[-1:]
-        return torch.tensor([len(kept.src_rank)], dtype=torch.int32, device="cpu")
+        return torch.tensor([kept.tokens], dtype=torch.int32, device="cpu")
 
     def experts() -> torch.Tensor:
         return dense((kept.local >= 0).int(), kept.local, kept.engine.sizes.experts_per_rank) > 0
@@ -362,9 +379,10 @@ def _received(kept: Kept) -> tuple[Any, Any]:
 
 def _padded_counts(kept: Kept) -> torch.Tensor:
     """int64 [local experts]: rows of each with those that fill up; in host memory if the host knows them."""
-    rows = kept.expert_rows if kept.counts is None else torch.tensor(kept.counts, device="cpu")
-    padded: torch.Tensor = (rows.long() + (kept.alignment - 1)) // kept.alignment * kept.alignment
-    return padded
+    if kept.counts is not None:
+        return torch.tensor([aligned(count, kept.alignment) for count in kept.counts], dtype=torch.int64, device="cpu")
+    rows = kept.expert_rows.long()
+    return rows if kept.alignment == 1 else (rows + (kept.alignment - 1)) // kept.alignment * kept.alignment
 
 
 def _is_too_small(kept: Kept) -> torch.Tensor:

@@ -127,7 +127,7 @@ class Arrays(NamedTuple):
     range: torch.Tensor
     counts: torch.Tensor
     weights: torch.Tensor
-    """0 in rows that nobody sent; none where rows are packed"""
+    """[rows][top-k], where rows are packed [rows]; 0 in rows that nobody sent"""
     expert_end: torch.Tensor | None
     """int32 [E]; None where rows are not packed"""
 
@@ -142,20 +142,20 @@ class Arrays(NamedTuple):
         ranks, experts = sizes.capacity, sizes.experts_per_rank
         none = torch.full((rows * (2 + topk),), -1, dtype=torch.int32, device=device)
         src_rank, src_token, selected = none.split_with_sizes((rows, rows, rows * topk))
-        weighed = 0 if packed else rows * topk
+        weighed = rows if packed else rows * topk
         zeros = torch.zeros(2 * ranks + experts + weighed, dtype=torch.int32, device=device)
         ranges, counts, weights = zeros.split_with_sizes((2 * ranks, experts, weighed))
         # .data makes tensors that are no views to autograd: it forbids a caller to change views in place that a custom
         # Function returns.
         return cls(src_rank, src_token, selected.view(rows, topk).data, ranges.view(torch.int64), counts,
-                   weights.view(torch.float32).view(-1, topk).data,
+                   (weights.view(torch.float32) if packed else weights.view(torch.float32).view(-1, topk)).data,
                    torch.empty_like(counts) if packed else None)
 
     def named(self) -> dict[str, torch.Tensor]:
         """The arrays that the receive takes, by their names."""
         both = {"counts": self.counts, "src_rank": self.src_rank, "src_token": self.src_token}
         if self.expert_end is not None:
-            return {**both, "slot": self.selected, "expert_end": self.expert_end}
+            return {**both, "slot": self.selected, "weights": self.weights, "expert_end": self.expert_end}
         return {**both, "range": self.range, "local_expert": self.selected, "weights": self.weights}
 
 
@@ -164,13 +164,6 @@ def spread(values: torch.Tensor, slot: torch.Tensor, rows: int) -> torch.Tensor:
     at = slot.long()
     at = at.masked_fill(at < 0, rows).flatten()
     return values.new_zeros(rows + 1).scatter_(0, at, values.flatten())[:rows]
-
-
-def gather(packed: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
-    """[n][top-k]: for each selection the value of its packed row; 0 for selections of other ranks."""
-    if packed.shape[0] == 0:
-        return packed.new_zeros(slot.shape)
-    return packed[slot.long().clamp(min=0)].masked_fill(slot < 0, 0)
 
 
 def places(topk_idx: torch.Tensor, in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tensor:

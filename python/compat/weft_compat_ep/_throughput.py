@@ -28,7 +28,6 @@ from ._rows import (
     check_tensors,
     check_weights,
     first_rows,
-    gather,
     pad_rows,
     power_of_two,
     row_kind,
@@ -42,7 +41,8 @@ rows is known"""
 
 
 class Kept:
-    """The state that a dispatch leaves: its route, and where its rows came from. Tensors are in this rank's memory."""
+    """The state that a dispatch leaves: its route, and where its rows came from. Tensors are in this rank's memory;
+    those that few programs need are computed at the first use."""
 
     def __init__(self, engine: Throughput, route: weft.ep.Route, key: tuple[int, int, int, int], rows: int,
                  topk_idx: torch.Tensor) -> None:
@@ -56,32 +56,56 @@ class Kept:
         """the alignment of the experts' parts, if rows are packed by expert"""
         self.counts: list[int] | None = None
         """rows of each local expert, if the host has waited for them"""
+        self.tokens = 0
+        """the received tokens; without such a wait their largest number"""
         self.expert_rows: torch.Tensor
         """int32 [E]: rows of each local expert"""
         self.expert_end: torch.Tensor | None = None
         """int32 [E]: index after the last packed row of each local expert; None: rows are not packed"""
         self.slot: torch.Tensor | None = None
         """int32 [n][top-k]: packed rows of a received token's selections, -1: of another rank; None: not packed"""
-        self._range: torch.Tensor
-        """int64 [ranks]: for each rank begin << 32 | count of the tokens received from it"""
-        self.src_rank: torch.Tensor
-        """int32 [n]: rank that each received token came from; -1: none"""
-        self.src_token: torch.Tensor
-        """int32 [n]: its index there; -1: none"""
-        self.local: torch.Tensor
-        """int32 [n][top-k]: local experts of each received token at their places, -1: of another rank"""
+        self._arrays: Arrays
 
-    def note_sources(self, arrays: Arrays, count: int) -> None:
-        """Keeps where the tokens came from, and their experts, out of the arrays of a rank-major receive."""
-        self._range = arrays.range
-        self.local = first_rows(arrays.selected, count)
-        self.src_rank, self.src_token = first_rows(arrays.src_rank, count), first_rows(arrays.src_token, count)
+    def note(self, arrays: Arrays, tokens: int) -> None:
+        """Keeps what a receive has written, for up to that many tokens."""
+        self._arrays, self.tokens = arrays, tokens
+        self.expert_rows, self.expert_end = arrays.counts, arrays.expert_end
+        if arrays.expert_end is not None:
+            self.slot = first_rows(arrays.selected, tokens)
+
+    @functools.cached_property
+    def local(self) -> torch.Tensor:
+        """int32 [n][top-k]: local experts of each received token at their places, -1: of another rank."""
+        if self.slot is None or self.expert_end is None:
+            return first_rows(self._arrays.selected, self.tokens)
+        expert = torch.searchsorted(self.expert_end, self.slot, right=True, out_int32=True)
+        return expert.masked_fill_(self.slot < 0, -1)
+
+    @functools.cached_property
+    def src_rank(self) -> torch.Tensor:
+        """int32 [n]: rank that each received token came from; -1: none."""
+        return self._of_tokens(self._arrays.src_rank)
+
+    @functools.cached_property
+    def src_token(self) -> torch.Tensor:
+        """int32 [n]: its index there; -1: none."""
+        return self._of_tokens(self._arrays.src_token)
+
+    def _of_tokens(self, of_rows: torch.Tensor) -> torch.Tensor:
+        """[n]: of each token the value of one of its rows; -1: it has none."""
+        if self.slot is None:
+            return first_rows(of_rows, self.tokens)
+        row = self.slot.amax(1) if self.tokens else self.slot.new_zeros(0)
+        return of_rows[row.clamp(min=0).long()].masked_fill_(row < 0, -1)
 
     @functools.cached_property
     def rank_end(self) -> torch.Tensor:
-        """int32 [ranks]: for each rank, the number of tokens received from the ranks up to it, including it. Computed
-        at the first use."""
-        counts = self._range.view(torch.int32)[::2]  # the lower halves, on little-endian processors
+        """int32 [ranks]: for each rank, the number of tokens received from the ranks up to it, including it."""
+        if self.slot is None:
+            counts = self._arrays.range.view(torch.int32)[::2]  # the lower halves, on little-endian processors
+        else:
+            ranks = self.src_rank.long() + 1  # 0: none
+            counts = ranks.new_zeros(self.engine.sizes.capacity + 1).scatter_add_(0, ranks, torch.ones_like(ranks))[1:]
         return torch.cumsum(counts, 0, dtype=torch.int32)
 
     @functools.cached_property
@@ -171,14 +195,13 @@ class Throughput(Member):
         values = self._values(x, scales)
         self._check_tokens(x, topk_idx, weights)
         chosen = self._selections(x, topk_idx, weights)
-        probe = self._count(chosen, form, form.expand) if form.expand or form.worst is None else None
-        arrays = None
+        counted = arrays = None
+        probe = self._count(chosen, form, False) if form.worst is None else None
         if not form.expand and Arrays.bytes_of(self.most, topk_idx.shape[1]) <= EARLY_BYTES:
             # Made while the ranks count, for the largest number of rows.
             arrays = Arrays.make(max(1, form.worst or self.most), topk_idx.shape[1], False, self.sizes, x.device)
-        counted = self._await(probe) if probe is not None and form.worst is None else None
-        if probe is not None and counted is None:
-            self._end(probe.operation)
+        if probe is not None:
+            counted = self._await(probe)
         kept = self._keep(topk_idx, chosen, form, counted)
         if arrays is None:
             arrays = self._arrays(kept, form, x.device)
@@ -191,16 +214,10 @@ class Throughput(Member):
             self._pass_over(failure, kept, values, form)
             raise
         self._end(operation)
-        kept.expert_rows = arrays.counts
-        if arrays.expert_end is None:
-            kept.note_sources(arrays, kept.rows)
-            return Received(data, first_rows(arrays.selected, kept.rows), first_rows(arrays.weights, kept.rows), kept)
-        assert probe is not None and probe.arrays is not None
         # Each received token has a row at least, so no more tokens come than there is room for rows.
-        count = min(self._most_of(form), kept.rows) if counted is None else counted.rows
-        kept.note_sources(probe.arrays, count)
-        kept.slot, kept.expert_end = first_rows(arrays.selected, count), arrays.expert_end
-        return Received(data, None, spread(first_rows(probe.arrays.weights, count), kept.slot, kept.rows), kept)
+        kept.note(arrays, min(self._most_of(form), kept.rows) if counted is None else counted.rows)
+        local = None if form.expand else first_rows(arrays.selected, kept.rows)
+        return Received(data, local, first_rows(arrays.weights, kept.rows), kept)
 
     def rows_again(self, x: torch.Tensor, scales: torch.Tensor | None, kept: Kept, form: Form) -> Any:
         """Sends other values by the route of an earlier dispatch, to the same places. Returns only the rows, one for
@@ -222,7 +239,7 @@ class Throughput(Member):
             probe = self._count(self._selections(x, kept.topk_idx, weights), form, True)
             self._end(probe.operation)
             assert probe.arrays is not None
-            given = first_rows(probe.arrays.weights, kept.src_rank.shape[0])
+            given = first_rows(probe.arrays.weights, kept.tokens)
         arrays = self._arrays(kept, form, x.device)
         data = self._go(kept, values, form, x, **arrays.named())
         if kept.slot is not None:
@@ -358,9 +375,10 @@ class Throughput(Member):
     # --- combine ---
 
     def combine(self, x: torch.Tensor, kept: Kept, weights: torch.Tensor | None, bias: Sequence[torch.Tensor],
-                processors: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+                processors: int, own_weights: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(bf16 [tokens][hidden]: for each token the sum of its rows and of the biases; float32 [tokens][top-k]: the
-        sums of the weights of its rows, or None without weights)."""
+        sums of the weights of its rows, or None without weights). own_weights: only the weights of this rank's experts
+        are sent, as with packed rows."""
         self._check_kept(kept)
         check_tensors(x=x)
         check_weights(weights)
@@ -373,31 +391,35 @@ class Throughput(Member):
                 raise ValueError(f"bias: bf16 {[tokens, hidden]} is wanted, not {one.dtype} {list(one.shape)}")
         if len(bias) > 2:
             raise ValueError(f"bias: at most two are added, not {len(bias)}")
-        back = None if weights is None else self._weights_of_tokens(weights, kept)
+        with_rows = own_weights or kept.slot is not None
+        own = None if weights is None else self._weights_of_rows(weights, kept)
         out = torch.empty((max(1, tokens), hidden), dtype=torch.bfloat16, device=x.device)
+        back = None
+        if own is not None and with_rows:
+            back = torch.empty((max(1, tokens), kept.topk_idx.shape[1]), dtype=torch.float32, device=x.device)
         self.rank.combine_route(kept.route, pad_rows(x.detach().contiguous()), out, unweighted=kept.slot is not None,
+                                row_weights=pad_rows(own) if with_rows else None, out_weights=back,
                                 bias=[pad_rows(one.detach().contiguous()) for one in bias] or None,
                                 processors=processors, stream=stream_of(x))
-        if back is None:
-            return out[:tokens], None
+        if own is None or back is not None:
+            return out[:tokens], None if back is None else back[:tokens]
         with self.unmasked():  # like a combine, which answers masked ranks, too
-            return out[:tokens], self._send_back(back, kept, processors)
+            return out[:tokens], self._send_back(own, kept, processors)
 
     @staticmethod
-    def _weights_of_tokens(weights: torch.Tensor, kept: Kept) -> torch.Tensor:
-        """The weights of rows as [received tokens][top-k]."""
+    def _weights_of_rows(weights: torch.Tensor, kept: Kept) -> torch.Tensor:
+        """The weights of rows: packed [rows], else [rows][top-k]."""
         shape = (kept.rows,) if kept.slot is not None else (kept.rows, kept.topk_idx.shape[1])
         if weights.dtype != torch.float32 or tuple(weights.shape) != shape:
             raise ValueError(f"topk_weights: float32 {list(shape)} is wanted, not {weights.dtype} "
                              f"{list(weights.shape)}")
-        weights = weights.detach()
-        return weights.contiguous() if kept.slot is None else gather(weights, kept.slot)
+        return weights.detach().contiguous()
 
     def _send_back(self, weights: torch.Tensor, kept: Kept, processors: int) -> torch.Tensor:
         """Sums weights at the ranks that the tokens came from. The weights are sent as opaque rows, with the token's
-        index after them, to the first expert of each of these ranks. A combine of weft.ep can send weights back as
-        well, but for a selection only the weight from the rank of its expert, while the originals add up all weights of
-        a row."""
+        index after them, to the first expert of each of these ranks. A combine of weft.ep sends weights back as well,
+        but for a selection only the weight from the rank of its expert, while the originals add up all weights of a
+        row."""
         tokens, topk = kept.topk_idx.shape
         words = aligned(topk + 1, 4)
         rows = torch.zeros((max(1, weights.shape[0]), words), dtype=torch.int32, device=weights.device)
