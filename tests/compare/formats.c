@@ -143,6 +143,14 @@ static void ep_tests(void **state) {
   expect(&run, "{\"op\":\"combine\",\"phase\":0,\"ranks\":2}", "reduce", 46);
   expect(&run, "{\"op\":\"expanded_dispatch\",\"phase\":0,\"ranks\":1}", "scaleup_bandwidth", 300);
   compare_run_free(&run);
+  read_format(&run, "deepep_hybrid.out");
+  expect(&run, "{\"op\":\"dispatch_torch_api_bf16\",\"phase\":0,\"ranks\":2}", "latency", 208);
+  expect(&run, "{\"op\":\"dispatch_torch_api_bf16\",\"phase\":0,\"ranks\":2}", "rdma_bandwidth", 41);
+  expect(&run, "{\"op\":\"combine_torch_api\",\"phase\":0,\"ranks\":2}", "nvlink_bandwidth", 252);
+  expect(&run, "{\"op\":\"dispatch_permute_torch_api_fp8\",\"phase\":0,\"ranks\":1}", "latency", 480);
+  expect(&run, "{\"op\":\"dispatch_kernel_nvl_bf16\",\"phase\":0,\"ranks\":2}", "logical_bandwidth", 305);
+  expect(&run, "{\"op\":\"combine_kernel_nvl\",\"phase\":0,\"ranks\":2}", "latency", 199);
+  compare_run_free(&run);
   read_format(&run, "nixl_ep_data_plane.out");
   expect(&run, "{\"op\":\"both\",\"tokens\":128,\"hidden\":7168,\"topk\":8}", "latency", 519.5);
   compare_run_free(&run);

@@ -4,9 +4,12 @@
 //   [rank 0] Dispatch + combine bandwidth: 256.81 GB/s, avg_t=85.85 us, min_t=76.42 us, max_t=106.50 us
 //   [rank 0] Dispatch bandwidth: 88.01 GB/s, avg_t=84.10 us | Combine bandwidth: 68.61 GB/s, avg_t=210.00 us
 //   [rank 0] Dispatch send/recv time: 27.25 + 7.71 us | Combine send/recv time: 32.48 + 9.45 us
+//   [rank 0] HybridEP dispatch+permute torch API (BF16): 281.20 GB/s (NVL), t: 208.40 us, nvl_recv_bytes: 58.60 MB
+//   [rank 0] HybridEP dispatch kernel(NVL) (BF16): 301.5 GB/s, avg_t=194.3 us | HybridEP combine kernel(NVL): ...
 //   [tuning] Best dispatch (FP8): SMs 24, NVL chunk 8, RDMA chunk 16: 43.24 GB/s (RDMA), 141.14 GB/s (NVL)
 //      * EP:   0/8 | dispatch: 0 GB/s (SO), 300 GB/s (SU), 85.100 us, 25000000 bytes | copy: 900 GB/s, 3.100 us
 //   Data Plane (e2e): 8/8 ranks passed / Bandwidth (GB/s): avg=42.88, ... / Latency (us): avg=519.3, ...
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +40,8 @@ struct reading {
 };
 
 static bool is_ep(const struct compare_text *text) {
-  static const char *const marks[] = {
-      "Dispatch + combine bandwidth: ", "] Dispatch bandwidth: ", "[tuning] Best dispatch", "Data Plane ("};
+  static const char *const marks[] = {"Dispatch + combine bandwidth: ", "] Dispatch bandwidth: ",
+                                      "[tuning] Best dispatch", "Data Plane (", "] HybridEP dispatch"};
   for (size_t i = 0; !text->json && i < sizeof marks / sizeof *marks; i++)
     if (lines_have(text, marks[i]))
       return true;
@@ -111,7 +114,42 @@ static int read_halves(struct reading *reading, unsigned rank, const char *line,
   return err ? err : add_rank(reading, rank, half, "latency", "us", recv);
 }
 
-static int read_rank(struct reading *reading, unsigned rank, const char *line) {
+// "HybridEP NAME: X GB/s (NVL), t: Y us, ...", with (IB) the bandwidth over the network in the same time, or
+// "HybridEP NAME: X GB/s, avg_t=Y us". The operation is NAME in lower case, with _ between its words.
+static int read_hybrid(struct reading *reading, unsigned rank, const char *part) {
+  char op[48];
+  size_t length = 0;
+  part += strlen("HybridEP ");
+  for (const char *c = part; *c && *c != ':' && length + 1 < sizeof op; c++)
+    if (isalnum((unsigned char)*c))
+      op[length++] = (char)tolower((unsigned char)*c);
+    else if (length > 0 && op[length - 1] != '_')
+      op[length++] = '_';
+  while (length > 0 && op[length - 1] == '_')
+    length--;
+  op[length] = '\0';
+  double value;
+  int err = 0;
+  if (lines_number_before(part, "GB/s (IB)", &value))
+    return add_rank(reading, rank, op, "rdma_bandwidth", "GB/s", value);
+  if (lines_number_before(part, "GB/s (NVL)", &value))
+    err = add_rank(reading, rank, op, "nvlink_bandwidth", "GB/s", value);
+  else if (lines_number_before(part, "GB/s,", &value))
+    err = add_rank(reading, rank, op, "logical_bandwidth", "GB/s", value);
+  if (!err && (lines_number_after(part, ", t: ", &value) || lines_number_after(part, "avg_t=", &value)))
+    err = add_rank(reading, rank, op, "latency", "us", value);
+  return err;
+}
+
+static int read_rank(struct reading *reading, unsigned rank, char *line) {
+  char *hybrid = strstr(line, "HybridEP ");
+  if (hybrid) {
+    char *second = strstr(hybrid, " | HybridEP ");
+    if (second)
+      *second = '\0';
+    int err = read_hybrid(reading, rank, hybrid);
+    return err || !second ? err : read_hybrid(reading, rank, second + strlen(" | "));
+  }
   int err = read_bandwidth(reading, rank, line, "Dispatch + combine bandwidth: ", "both");
   if (!err)
     err = read_bandwidth(reading, rank, line, "Dispatch bandwidth: ", "dispatch");
