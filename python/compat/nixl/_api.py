@@ -21,6 +21,9 @@ from .logging import get_logger
 DEFAULT_COMM_PORT = bindings.DEFAULT_COMM_PORT
 NIXL_NULL_AGENT = bindings.NIXL_NULL_AGENT
 
+nixlBind = bindings
+"""the name by which programs import the layer below from this module"""
+
 nixl_backend_handle = int
 nixl_thread_sync_t = bindings.nixl_thread_sync_t
 

@@ -45,3 +45,11 @@ def test_a_level_of_the_log(tmp_path: pathlib.Path) -> None:
     assert python(["-c", shown], tmp_path, NIXL_LOG_LEVEL="debug").stdout == "10\n"
     wrong = python(["-c", shown], tmp_path, NIXL_LOG_LEVEL="loud")
     assert wrong.stdout == "0\n" and "LOUD is no level" in wrong.stderr
+
+
+def test_the_layer_below_under_its_other_name() -> None:
+    """LMCache and SGLang import the bindings from `nixl._api`."""
+    import nixl._bindings
+    from nixl._api import nixlBind
+
+    assert nixlBind is nixl._bindings
