@@ -27,12 +27,12 @@ void file_region_close(struct file_region *region) {
   region->buffered = region->direct = region->slot_buffered = region->slot_direct = -1;
 }
 
-// Opens the same file again, with or without O_DIRECT; -1: not possible. A file system without O_DIRECT reports that
-// now or at the first operation.
+// Opens the same file again, with or without O_DIRECT, and as synchronous as it is; -1: not possible. A file system
+// without O_DIRECT reports that now or at the first operation.
 static int open_again(int fd, int flags, bool direct) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  return open(path, (flags & O_ACCMODE) | O_CLOEXEC | O_NOCTTY | (direct ? O_DIRECT : 0));
+  return open(path, (flags & (O_ACCMODE | O_SYNC | O_DSYNC)) | O_CLOEXEC | O_NOCTTY | (direct ? O_DIRECT : 0));
 }
 
 static uint32_t direct_alignment(int fd) {

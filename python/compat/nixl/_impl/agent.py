@@ -179,6 +179,7 @@ class nixlAgent:
             except (errors.Error, nixlBackendError, nixlRepostActiveError):
                 continue  # closing the agent ends the transfer
         self._weft.close()
+        self._memory.close()
         if self._store is not None:
             self._store.close()
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
-import os
-import stat
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +11,7 @@ from typing import TypeVar
 import weft
 from weft import errors
 
+from .files import NamedFile, file_of, is_file, named_file, open_by_text, query_file
 from .lists import RegDesc, nixlRegDList, nixlXferDList
 from .status import (
     failure_of,
@@ -37,6 +35,20 @@ class Registered:
     mem: nixl_mem_t
     desc: RegDesc
     region: weft.Region
+    file: NamedFile | None = None
+    """the file of FILE memory"""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the agent has opened the file itself, so that the device is not a descriptor but a number that the
+        program has chosen for this file."""
+        return self.file is not None and self.file.owned
+
+    def close(self) -> None:
+        """Closes the region, and then the file if the agent has opened it."""
+        self.region.close()
+        if self.file is not None:
+            self.file.close()
 
     def holds(self, offset: int, length: int) -> bool:
         """Whether a range of a file or an object is within the registered range, which has no end if its length is
@@ -53,29 +65,6 @@ def _take_out(table: dict[Key, list[Registered]], key: Key, one: Registered) -> 
         table.pop(key, None)
 
 
-def is_file(descriptor: int) -> bool:
-    """Whether this process has a file or a block device open under this descriptor."""
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:
-        return False
-    return stat.S_ISREG(mode) or stat.S_ISBLK(mode)
-
-
-def file_of(desc: RegDesc) -> int | str:
-    """The open file descriptor or the path that a descriptor names. If the device is an open file, a text without a
-    slash is no path, since programs pass any text there."""
-    device, text = desc[2], os.fsdecode(desc[3])
-    opened = device < 1 << 31 and is_file(device)
-    if "/" in text and not (opened and os.path.exists(text) and os.path.samestat(os.stat(text), os.fstat(device))):
-        return text
-    if opened:
-        return device
-    if text:
-        return text
-    raise nixlInvalidParamError(f"FILE: {device} is no open file of this process, and no path is given beside it")
-
-
 class Memory:
     """All registrations of one agent. Any thread may call it."""
 
@@ -87,21 +76,28 @@ class Memory:
         self.bucket = ""
         """the bucket of the back end OBJ"""
 
-    def _register(self, mem: nixl_mem_t, desc: RegDesc, transports: tuple[str, ...]) -> weft.Region:
+    def _register(self, mem: nixl_mem_t, desc: RegDesc, transports: tuple[str, ...]) -> Registered:
         address, length, device, _ = desc
         ways = ",".join(transports) or None
         if mem in (DRAM, VRAM):
             kind = weft.Kind.HOST if mem == DRAM else weft.Kind.CUDA
-            return self._agent.register_address(address, length, kind=kind, transports=ways,
-                                                device=device if mem == VRAM else -1)
+            return Registered(mem, desc, self._agent.register_address(
+                address, length, kind=kind, transports=ways, device=device if mem == VRAM else -1))
         end = address + length if length else 0
         if mem == OBJ:
-            return self._agent.register_object(self.object_name(desc), end, transports=ways)
+            return Registered(mem, desc, self._agent.register_object(self.object_name(desc), end, transports=ways))
         if mem != FILE:
             raise nixlNotSupportedError(f"{mem.name}: Weft has no blocks: register a block device as a file")
-        file = file_of(desc)
-        read_only = isinstance(file, int) and fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-        return self._agent.register_file(file, end, read_only=read_only, transports=ways)
+        return self._register_file(desc, end, ways)
+
+    def _register_file(self, desc: RegDesc, end: int, ways: str | None) -> Registered:
+        file = open_by_text(desc) or named_file(desc)
+        try:
+            region = self._agent.register_file(file.file, end, read_only=file.read_only, transports=ways)
+        except BaseException:
+            file.close()
+            raise
+        return Registered(FILE, desc, region, file)
 
     def object_name(self, desc: RegDesc) -> str:
         """``bucket/key``: the key is the text of a descriptor, or the number of its device if it has no text."""
@@ -116,19 +112,41 @@ class Memory:
         mem = descs.getType()
         try:
             for desc in descs:
-                done.append(Registered(mem, desc, self._register(mem, desc, transports)))
-        except errors.Error as error:
+                done.append(self._register(mem, desc, transports))
+            self._add(done)
+        except BaseException as error:
             for one in done:
-                one.region.close()
-            raise nixlBackendError(f"{mem.name} {desc[:3]}: {error}") from error
-        except BaseException:
-            for one in done:
-                one.region.close()
+                one.close()
+            if isinstance(error, errors.Error):
+                raise nixlBackendError(f"{mem.name} {desc[:3]}: {error}") from error
             raise
+
+    def _add(self, done: list[Registered]) -> None:
+        """Adds registrations, all or none."""
         with self._lock:
+            self._check_devices([one for one in done if one.mem == FILE])
             for one in done:
-                self._by_desc.setdefault((mem, *one.desc[:3]), []).append(one)
-                self._by_device.setdefault((mem, one.desc[2]), []).append(one)
+                self._by_desc.setdefault((one.mem, *one.desc[:3]), []).append(one)
+                self._by_device.setdefault((one.mem, one.desc[2]), []).append(one)
+
+    def _check_devices(self, files: list[Registered]) -> None:
+        """`nixlInvalidParamError`: the device of a file that the agent has opened names another file, too."""
+        taken: dict[int, list[Registered]] = {}
+        for one in files:
+            device = one.desc[2]
+            same = taken.setdefault(device, list(self._by_device.get((FILE, device), ())))
+            same.append(one)
+            if len(same) > 1 and any(other.alone for other in same):
+                raise nixlInvalidParamError(f"FILE: the device {device} names a registered file already; a file "
+                                            "registered by ACCESS:PATH needs a device of its own")
+
+    def close(self) -> None:
+        """Closes the files that the agent has opened, after the agent was closed."""
+        with self._lock:
+            for same in self._by_device.values():
+                for one in same:
+                    if one.file is not None:
+                        one.file.close()
 
     def find(self, descs: nixlRegDList) -> list[Registered]:
         """The registrations of these descriptors, each once. If a descriptor was registered several times, the latest
@@ -147,7 +165,7 @@ class Memory:
     def forget(self, one: Registered) -> None:
         """Removes a registration. `nixlNotAllowedError`: a prepared list or a transfer uses it."""
         try:
-            one.region.close()
+            one.close()
         except errors.Error as error:
             raise failure_of(error) from error
         with self._lock:
@@ -165,7 +183,7 @@ class Memory:
         with self._lock:
             for offset, length, device in descs:
                 known = self._by_device.get((mem, device), ())
-                fitting = next((one for one in known if one.holds(offset, length)), None)
+                fitting = next((one for one in reversed(known) if one.holds(offset, length)), None)
                 if fitting is None:
                     raise nixlNotFoundError(f"{mem.name}: {length} bytes from {offset} on, device {device}, are within "
                                             f"none of the {len(known)} registrations of that device")
@@ -178,17 +196,9 @@ class Memory:
                 status = self._agent.query(kind=weft.Kind.OBJECT, path=self.object_name(desc))
                 return {"size": str(status.length)} if status.there else None
             if mem == FILE:
-                return _query_file(file_of(desc)) if desc[3] or is_file(desc[2]) else None
+                return query_file(file_of(desc)) if desc[3] or is_file(desc[2]) else None
             if mem not in (DRAM, VRAM):
                 raise nixlNotSupportedError(f"{mem.name}: Weft has no blocks")
             kind = weft.Kind.HOST if mem == DRAM else weft.Kind.CUDA
             status = self._agent.query(address=desc[0], length=desc[1], kind=kind)
             return {"size": str(status.length)} if status.there else None
-
-
-def _query_file(file: int | str) -> dict[str, str] | None:
-    try:
-        state = os.stat(file)
-    except OSError:
-        return None
-    return {"size": str(state.st_size), "mode": str(state.st_mode), "mtime": str(int(state.st_mtime))}

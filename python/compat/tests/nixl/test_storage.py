@@ -84,6 +84,89 @@ def test_a_file_that_is_only_read(storage: nixl_agent, tmp_path: pathlib.Path) -
     os.close(fd)
 
 
+def opened() -> int:
+    """The number of file descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_files_that_the_agent_opens(storage: nixl_agent, tmp_path: pathlib.Path) -> None:
+    """The text says how to open the path; the device is a number of the program's own, not a descriptor."""
+    data, back = numbers(), np.zeros(4096, np.uint8)
+    storage.register_memory([data, back])
+    path, before = tmp_path / "made", opened()
+    for text in (f"rw:{path}", f"ro,direct:{path}"):
+        with pytest.raises(bindings.nixlBackendError, match="No such file"):
+            storage.register_memory([(0, 4096, 1, text)], "FILE")
+    made = storage.register_memory([(0, 4096, 1, f"rw,create,direct,sync:{path}")], "FILE")
+    assert path.stat().st_mode & 0o777 == 0o644 and opened() > before
+    handle = storage.initialize_xfer("WRITE", storage.get_xfer_descs(data), made.trim(), storage.name)
+    finish(storage, handle)
+    storage.release_xfer_handle(handle)
+    storage.deregister_memory(made)
+    assert path.read_bytes() == data.tobytes() and opened() == before
+    made = storage.register_memory([(0, 4096, 1, f"ro,noatime:{path}")], "FILE")
+    move(storage, "READ", back, [(0, 4096, 1)], "FILE")
+    assert (back == data).all()
+    with pytest.raises(bindings.nixlInvalidParamError):
+        move(storage, "WRITE", data, [(0, 4096, 1)], "FILE")
+    storage.agent.close()
+    assert opened() < before
+
+
+@pytest.mark.parametrize("flag", [os.O_SYNC, os.O_DSYNC])
+def test_a_synchronous_file_stays_so(storage: nixl_agent, tmp_path: pathlib.Path, flag: int) -> None:
+    """Whole pages go through a descriptor that Weft opens: it has to be as synchronous as the program's."""
+    path = tmp_path / "file"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | flag)
+    storage.register_memory([(0, 4096, fd, "")], "FILE")
+    found = [number for number in os.listdir("/proc/self/fd")
+             if os.path.realpath(f"/proc/self/fd/{number}") == str(path.resolve())]
+    assert str(fd) in found
+    for number in found:
+        lines = pathlib.Path(f"/proc/self/fdinfo/{number}").read_text().splitlines()
+        assert int(next(line for line in lines if line.startswith("flags:")).split()[1], 8) & flag == flag
+    os.close(fd)
+
+
+@pytest.mark.parametrize("text", ["rx:never", "rw,append:never", "ro:", ":never", "rw"])
+def test_texts_that_are_no_way_to_open(storage: nixl_agent, tmp_path: pathlib.Path, text: str) -> None:
+    data = numbers()
+    storage.register_memory(data)
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    storage.register_memory([(0, 4096, fd, text)], "FILE")
+    move(storage, "WRITE", data, [(0, 4096, fd)], "FILE")
+    assert (tmp_path / "file").read_bytes() == data.tobytes()
+    os.close(fd)
+
+
+def test_a_device_names_one_file(storage: nixl_agent, tmp_path: pathlib.Path) -> None:
+    """Two threads of a program may choose the same number: no transfer may go to the other one's file."""
+    one = storage.register_memory([(0, 4096, 1, f"rw,create:{tmp_path / 'one'}")], "FILE")
+    before = opened()
+    for descs in ([(0, 4096, 1, f"rw,create:{tmp_path / 'two'}")],
+                  [(0, 4096, 2, f"rw,create:{tmp_path / name}") for name in ("two", "three")]):
+        with pytest.raises(bindings.nixlInvalidParamError, match="device"):
+            storage.register_memory(descs, "FILE")
+        assert opened() == before
+    storage.deregister_memory(one)
+    storage.register_memory([(0, 4096, 1, f"rw,create:{tmp_path / 'two'}")], "FILE")
+
+
+def test_a_descriptor_that_another_file_has_got(storage: nixl_agent, tmp_path: pathlib.Path) -> None:
+    """A program that closes a file before it deregisters it gets the same descriptor for the next one."""
+    data = numbers()
+    storage.register_memory(data)
+    before = os.open(tmp_path / "before", os.O_RDWR | os.O_CREAT)
+    storage.register_memory([(0, 4096, before, "")], "FILE")
+    os.close(before)
+    after = os.open(tmp_path / "after", os.O_RDWR | os.O_CREAT)
+    assert after == before
+    storage.register_memory([(0, 4096, after, "")], "FILE")
+    move(storage, "WRITE", data, [(0, 4096, after)], "FILE")
+    assert (tmp_path / "after").read_bytes() == data.tobytes() and (tmp_path / "before").stat().st_size == 0
+    os.close(after)
+
+
 def test_query_memory(storage: nixl_agent) -> None:
     data = numbers()
     found = storage.query_memory([(data.ctypes.data, 4096, 0, "")], "UCX", mem_type="DRAM")
