@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import threading
 import time
 from collections import defaultdict
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, numbers, until
+from conftest import PATIENCE_S, numbers, start, until
 
 
 def test_vllm() -> None:
@@ -187,3 +188,38 @@ def test_threads() -> None:
         thread.join(PATIENCE_S)
     assert not failures and (source == sink).all()
     until(lambda: len(second.update_notifs().get("first", [])) == 400)
+
+
+def test_objects_that_outlive_the_agents(tmp_path: pathlib.Path) -> None:
+    """Objects of Dynamo, and workers of vLLM, give all back in `__del__`: some run after the agents have closed at the
+    end of the interpreter."""
+    program = start(tmp_path, """
+import numpy as np
+from nixl._api import nixl_agent, nixl_agent_config
+
+class Worker:
+    def __init__(self):
+        self.agents = [nixl_agent(name, nixl_agent_config(capture_telemetry=True)) for name in ("first", "second")]
+        self.arrays = [np.arange(4096, dtype=np.uint8), np.zeros(4096, np.uint8)]
+        self.registered = [agent.register_memory(array) for agent, array in zip(self.agents, self.arrays)]
+        here, there = self.agents
+        self.name = here.add_remote_agent(there.get_agent_metadata())
+        descs = [here.get_xfer_descs(array) for array in self.arrays]
+        self.local, self.remote = here.prep_xfer_dlist("", descs[0]), here.prep_xfer_dlist(self.name, descs[1])
+        self.handle = here.make_prepped_xfer("WRITE", self.local, [0], self.remote, [0], b"done")
+        here.transfer(self.handle)
+
+    def __del__(self):
+        here, there = self.agents
+        here.release_xfer_handle(self.handle)
+        here.release_dlist_handle(self.local)
+        here.release_dlist_handle(self.remote)
+        here.remove_remote_agent(self.name)
+        for agent, registered in zip(self.agents, self.registered):
+            agent.deregister_memory(registered)
+        print("given back", flush=True)
+
+worker = Worker()
+""")
+    out, err = program.communicate(timeout=PATIENCE_S)
+    assert (program.returncode, out, err) == (0, "given back\n", "")
