@@ -387,10 +387,10 @@ WEFT_API int weft_ep_fd(weft_ep_t *ep, int *fd);
  * The state after CANCELED: after weft_ep_connect(), weft_ep_activate() and the other calls with a `timeout_ms` it is
  * the state after TIMEOUT. A call of an operation on host memory, weft_ep_barrier() too, continues where it was if you
  * make the same call again with the same arguments. Until then its buffers stay in use, and peers wait for this rank as
- * for a slow one. After weft_ep_dispatch() you may call weft_ep_dispatch_recv() instead if `*op` was written, and
- * likewise after weft_ep_combine(). On CUDA memory only the wait of the host ends: the launched kernels run, and
- * weft_ep_await() gets their results later. The function does not end weft_ep_close() or the wait until the network has
- * taken the data sent to it.
+ * for a slow one. op_timeout_ms limits the time that all attempts together wait for a peer. After weft_ep_dispatch()
+ * you may call weft_ep_dispatch_recv() instead if `*op` was written, and likewise after weft_ep_combine(). On CUDA
+ * memory only the wait of the host ends: the launched kernels run, and weft_ep_await() gets their results later. The
+ * function does not end weft_ep_close() or the wait until the network has taken the data sent to it.
  */
 WEFT_API void weft_ep_interrupt(weft_ep_t *ep);
 

@@ -11,6 +11,10 @@
 struct ep_interrupt {
   _Atomic bool asked;
   int fd; // readable while `asked`, and perhaps for a moment longer
+  // Of the operation's wait that was interrupted last, for the call that repeats it: its time limit counts over all
+  // attempts. 0 after a wait that ended otherwise. [owner]
+  uint64_t waited_ns;  // the time that the attempts have waited
+  uint32_t extensions; // extensions of the time limit
 };
 
 int ep_interrupt_open(struct ep_interrupt *interrupt);

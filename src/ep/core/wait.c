@@ -40,9 +40,23 @@ static void sleep_on_bell(weft_ep_t *ep, uint32_t begun, uint64_t now_ns, uint64
   ep_doorbell_sleep(ep_own_bell(ep), begun, next < deadline_ns ? next : deadline_ns);
 }
 
+// The time that earlier attempts at an interrupted call have waited: the deadline is earlier by so much. Otherwise a
+// caller that interrupts its waits often, to look for signals, would never see the time limit pass.
+static uint64_t waited_before(const weft_ep_t *ep, const struct ep_pause *pause) {
+  return pause->limited ? ep->interrupt.waited_ns : 0;
+}
+
+static void note_attempt(weft_ep_t *ep, const struct ep_pause *pause, uint64_t now_ns) {
+  uint64_t waited_ns = now_ns - pause->limit_ns;
+  if (!pause->interrupted)
+    ep->interrupt.waited_ns = ep->interrupt.extensions = 0;
+  else if (waited_ns > pause->absent_ns)
+    ep->interrupt.waited_ns += waited_ns - pause->absent_ns;
+}
+
 bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   if (pause->since_ns == 0) {
-    pause->since_ns = pause->looked_ns = clock_ns();
+    pause->since_ns = pause->limit_ns = pause->looked_ns = clock_ns();
     if (pause->since_ns >= deadline_ns) // this rank itself was late: gives others that were late a moment
       pause->absent_ns = pause->since_ns - deadline_ns + ep_heartbeat_ns(ep);
   }
@@ -58,9 +72,12 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
     pause->interrupted = true;
     return false;
   }
-  uint64_t now_ns = look_at_clock(ep, pause);
-  if (pause->armed && now_ns - pause->absent_ns >= deadline_ns) {
+  uint64_t now_ns = look_at_clock(ep, pause), waited_ns = waited_before(ep, pause);
+  if (pause->armed && now_ns - pause->absent_ns + waited_ns >= deadline_ns) {
     pause->absent_ns = 0; // the next deadline is set now
+    pause->limit_ns = now_ns;
+    if (pause->limited)
+      ep->interrupt.waited_ns = 0;
     return false;
   }
   if (!pause->armed || !ep_doorbell_begun(ep_own_bell(ep))) {
@@ -70,7 +87,7 @@ bool ep_pause(weft_ep_t *ep, struct ep_pause *pause, uint64_t deadline_ns) {
   }
   // A caller without a deadline gives UINT64_MAX.
   sleep_on_bell(ep, pause->begun, now_ns,
-                deadline_ns < UINT64_MAX - pause->absent_ns ? deadline_ns + pause->absent_ns : UINT64_MAX);
+                deadline_ns < UINT64_MAX - pause->absent_ns ? deadline_ns + pause->absent_ns - waited_ns : UINT64_MAX);
   pause->begun = ep_doorbell_begin(ep_own_bell(ep));
   return true;
 }
@@ -87,6 +104,8 @@ uint64_t ep_pause_end(weft_ep_t *ep, struct ep_pause *pause) {
     atomic_store_explicit(&ep_own_bell(ep)->waiting_ns, now_ns, memory_order_relaxed);
     ep_doorbell_end(ep_own_bell(ep));
   }
+  if (pause->since_ns && pause->limited)
+    note_attempt(ep, pause, now_ns);
   if (pause->since_ns)
     ep_hand_over(ep);
   ep->stats.wait_ns += waited;

@@ -21,8 +21,10 @@ struct ep_pause {
   uint32_t begun;
   bool armed;
   bool steady;        // set before the wait begins: weft_ep_interrupt() does not end it
+  bool limited;       // set before the wait begins: its deadline is the time limit of an operation
   bool interrupted;   // weft_ep_interrupt() has ended the wait
   uint64_t since_ns;  // when the wait began; 0: it has not
+  uint64_t limit_ns;  // when its time limit began
   uint64_t looked_ns; // when the wait last read the clock
   uint64_t absent_ns; // time in which this rank itself was stopped; the deadline is later by so much
 };

@@ -54,6 +54,7 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, uint64_t deadline_ns, const
 
 bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_flow_awaits awaits, const char *what) {
   uint64_t deadline_ns = next_deadline(ep, op, awaits);
+  pause->limited = true;
   if (ep_pause(ep, pause, deadline_ns))
     return true;
   if (pause->interrupted)

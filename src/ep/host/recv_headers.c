@@ -16,8 +16,7 @@ struct receiving {
   uint32_t next;    // member whose rows are laid out next
   uint32_t pending; // members whose header has not come, and which are not lost
   uint64_t mark;
-  uint32_t last;       // member whose header arrived last
-  uint32_t extensions; // extensions of the deadline, for members that themselves wait
+  uint32_t last; // member whose header arrived last
   bool interrupted;
   struct ep_pause pause;
 };
@@ -273,7 +272,7 @@ static bool awaited(const struct ep_member *member) {
 // of the view is silent, it is more likely that this rank is isolated, so it must not get the others removed. It only
 // takes its links to them down, and they will remove it.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
-  bool patient = receiving->extensions++ < EP_EXTENSIONS;
+  bool patient = ep->interrupt.extensions++ < EP_EXTENSIONS;
   uint32_t waiting = 0;
   for (uint32_t i = 0; i < op->num_members; i++)
     waiting += patient && awaited(&op->members[i]) && ep_link_waits(ep, op->members[i].link);
@@ -290,7 +289,8 @@ static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
 }
 
 bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv, uint64_t *mark) {
-  struct receiving receiving = {.deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv};
+  struct receiving receiving = {
+      .deadline_ns = clock_deadline_ms(ep->op_timeout_ms), .recv = recv, .pause = {.limited = true}};
   catch_up(ep, op);
   restart(ep, op, &receiving);
   while (receiving.next < op->num_members && !receiving.interrupted) {
@@ -305,6 +305,7 @@ bool ep_receive_headers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_re
     if (!receiving.interrupted)
       give_up(ep, op, &receiving);
   }
+  receiving.pause.interrupted = receiving.interrupted;
   uint64_t waited = ep_pause_end(ep, &receiving.pause);
   struct ep_link *last = op->members[receiving.last].link;
   if (last)

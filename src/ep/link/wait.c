@@ -15,9 +15,8 @@ bool ep_link_waits(const weft_ep_t *ep, const struct ep_link *link) {
 
 enum ep_wait ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uint64_t *word, uint64_t value,
                           uint64_t deadline_ns, const char *what) {
-  struct ep_pause pause = {0};
+  struct ep_pause pause = {.limited = true};
   enum ep_wait end = EP_WAIT_CAME;
-  uint32_t extensions = 0;
   for (;;) {
     bool down = !ep_link_up(link); // before the word: what the peer wrote before it went down counts
     if (atomic_load_explicit(word, memory_order_acquire) >= value)
@@ -32,7 +31,7 @@ enum ep_wait ep_wait_word(weft_ep_t *ep, struct ep_link *link, const _Atomic uin
       end = EP_WAIT_INTERRUPTED;
       break;
     }
-    if (extensions++ < EP_EXTENSIONS && ep_link_waits(ep, link))
+    if (ep->interrupt.extensions++ < EP_EXTENSIONS && ep_link_waits(ep, link))
       deadline_ns = clock_deadline_ms(ep->op_timeout_ms);
     else
       ep_link_down(ep, link, EP_LINK_SILENT, what);

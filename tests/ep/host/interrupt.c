@@ -359,6 +359,56 @@ static void an_interrupted_send_goes_on(void **state) {
   weft_store_close(store);
 }
 
+// A rank that falls silent is lost after the time limit of an operation, however often the waits for it are
+// interrupted: a caller that looks for signals repeats its call all the time.
+static void time_limits_count_over_all_attempts(void **state) {
+  (void)state;
+  static const int32_t founders[] = {0, 1};
+  for (int mode = WEFT_EP_LATENCY; mode <= WEFT_EP_THROUGHPUT; mode++) {
+    weft_store_t *store;
+    struct pair pair;
+    struct nagger nagger;
+    pthread_t thread;
+    int32_t counts[2];
+    uint64_t op;
+    assert_ok(weft_store_open_local(&store));
+    for (int32_t rank = 0; rank < 2; rank++) {
+      struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+      options.store = store;
+      options.rank = rank;
+      options.founders = founders;
+      options.num_founders = 2;
+      options.hidden = 128;
+      options.max_tokens = 4;
+      options.mode = mode;
+      options.op_timeout_ms = 100;
+      assert_ok(weft_ep_open(&pair.ep[rank], &options, DEADLINE_MS));
+    }
+    assert_int_equal(pthread_create(&thread, NULL, activate_other, &pair), 0);
+    assert_ok(weft_ep_activate(pair.ep[0], DEADLINE_MS));
+    pthread_join(thread, NULL);
+    assert_ok(pair.rc);
+    const struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+    struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
+    struct weft_ep_info info = WEFT_EP_INFO_INIT;
+    recv.layout = WEFT_EP_PER_EXPERT;
+    recv.counts = counts;
+    nagger_start(&nagger, pair.ep[0], false);
+    uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+    int rc;
+    do
+      rc = __real_weft_ep_dispatch(pair.ep[0], &none, &recv, &info, &op);
+    while (rc == WEFT_ERR_CANCELED && !clock_passed(deadline_ns));
+    nagger_stop(&nagger);
+    assert_ok(rc);
+    assert_int_equal(info.num_lost, 1);
+    assert_int_equal(pair.ep[0]->interrupt.waited_ns, 0);
+    weft_ep_close(pair.ep[1]);
+    weft_ep_close(pair.ep[0]);
+    weft_store_close(store);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(waits_for_peers_end),
@@ -367,6 +417,7 @@ int main(void) {
       cmocka_unit_test(operations_go_on_where_they_were),
       cmocka_unit_test(an_interrupted_dispatch_may_be_received),
       cmocka_unit_test(an_interrupted_send_goes_on),
+      cmocka_unit_test(time_limits_count_over_all_attempts),
   };
   return cmocka_run_group_tests_name("ep_interrupt", tests, NULL, NULL);
 }

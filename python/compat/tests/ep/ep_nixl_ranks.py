@@ -28,8 +28,8 @@ class Rank:
 
     def __init__(self, rank: int, store: Any, **options: Any) -> None:
         self.rank = rank
-        options.setdefault("tcp_store_group", store)
-        self.buffer = nixl_ep.Buffer(rank=rank, explicitly_destroy=True, timeout_ms=30000, **options)
+        options = {"tcp_store_group": store, "timeout_ms": 30000, **options}
+        self.buffer = nixl_ep.Buffer(rank=rank, explicitly_destroy=True, **options)
         hint = nixl_ep.Buffer.get_rdma_size_hint(T, H, CAPACITY, E * CAPACITY)
         self.buffer.update_memory_buffers(num_ranks=CAPACITY, num_experts_per_rank=E, num_rdma_bytes=hint)
 
@@ -133,6 +133,29 @@ def killed(rank: int, ranks: int, store: Any) -> None:
     assert me.masked() == [0, 0, 1, 1]
     me.operate({0, 1}, 3)
     me.buffer.barrier()
+    me.buffer.destroy()
+
+
+def silent(rank: int, ranks: int, store: Any, half: str = "dispatch") -> None:
+    """A rank lives on, but makes no call any more: it is lost after timeout_ms, and masked."""
+    me = Rank(rank, store, timeout_ms=1000)
+    me.buffer.connect_ranks(range(3))
+    me.operate({0, 1, 2}, 1)
+    inputs = [tokens_of(r, CAPACITY, tokens=T, hidden=H, topk=K, experts=E * CAPACITY, seed=2) for r in range(CAPACITY)]
+    x, topk_idx, weights = inputs[rank]
+    if rank < 2 or half == "combine":
+        received, counts, handle, _, _ = me.buffer.dispatch(x, topk_idx, T, E * CAPACITY, use_fp8=False)
+        check_received(inputs, rank, received, counts, handle, E, frozenset({2, 3} if half == "dispatch" else {3}))
+    if rank == 2:
+        wait_for(store, "lost/0")
+        wait_for(store, "lost/1")
+        return
+    out, _, _ = me.buffer.combine(outputs(received, counts, rank, E), topk_idx, weights, handle)
+    check_sums(out, sums(x, topk_idx, weights, E, frozenset({2, 3})), 0.01)
+    assert me.masked() == [0, 0, 1, 1]
+    me.operate({0, 1}, 3)
+    me.buffer.barrier()
+    store.set(f"lost/{rank}", "1")
     me.buffer.destroy()
 
 

@@ -46,6 +46,11 @@ def test_killed_rank() -> None:
         world.close()
 
 
+@pytest.mark.parametrize("half", ["dispatch", "combine"])
+def test_silent_rank(half: str) -> None:
+    run("ep_nixl_ranks", "silent", 3, half)
+
+
 def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with weft.Server(insecure=True) as server:
         monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", server.url)
