@@ -55,6 +55,12 @@ class Buffer(HighThroughput):
         self._engine: Engine | Throughput | None = None
         self._connected: set[int] = set()
         self._masked: set[int] = set()
+        self._staged: set[int] = set()
+        """ranks that join at the operation after this rank has unmasked them"""
+        self._admitted: set[int] = set()
+        """ranks that join at the next operation"""
+        self._late = False
+        """whether this rank itself joins at its first operation"""
         self._destroyed = False
 
     # --- other calls of the original ---
@@ -86,31 +92,52 @@ class Buffer(HighThroughput):
         self.num_rdma_bytes, self.num_nvl_bytes = num_rdma_bytes, num_nvl_bytes
 
     def set_tcp_store_group(self, tcp_store_group: Any) -> None:
-        """The store through which later ranks find this one; None: this rank does not need it any more."""
+        """The store through which later ranks find this one, which then calls connect_ranks for them; None: this rank
+        does not need it any more."""
         self.tcp_store_group = tcp_store_group
         if tcp_store_group is not None and self._meeting is not None:
-            publish(tcp_store_group, self._meeting.info)
+            publish(tcp_store_group, {**self._meeting.info, "invites": "1"})
 
     def connect_ranks(self, remote_ranks: Iterable[int], activate: bool = True) -> None:
         """Adds ranks to the group, always including this one, and returns when the next operation has all of them. All
-        ranks of the group have to call it, and all ranks that join. activate=False: this rank masks the new ranks until
-        update_mask_buffer(rank, False)."""
+        ranks of the group have to call it, and all ranks that join. activate=False: the call returns at once, and the
+        new ranks are masked; they join at the first operation after the ranks of the group have called
+        update_mask_buffer(rank, False), and until then they take part in no operation."""
         ranks = self._ranks_of(remote_ranks, "connect_ranks") - {self.rank}
         meeting = self._meet(ranks)
         new = ranks - (set(self._engine.rank.view.ranks) if self._engine else self._connected)
         self._connected |= ranks
-        if not activate:
-            self._masked |= new
-        else:
-            self._masked -= new
+        (self._masked.update if not activate else self._masked.difference_update)(new)
         if self._engine is None:
             sizes = meeting.sizes()
             if sizes is None:  # the first dispatch fixes the sizes
                 meeting.meet(ranks, "connect_ranks", self._seconds)
                 return
+            self._late = meeting.joins_late(ranks, self._seconds)
+            if self._late:
+                return
             self._engine = self._open(sizes)
-        self._engine.reach(ranks | {self.rank}, set(), "connect_ranks")
+        else:
+            meeting.invite(ranks if activate else new, staged=not activate)
+            (self._staged.update if not activate else self._staged.difference_update)(new)
+            self._admitted -= new
+            if not activate:
+                return
+        self._reach(ranks | {self.rank}, "connect_ranks")
+
+    def _reach(self, ranks: set[int], what: str) -> None:
+        """Runs operations without tokens until the next one has all of these ranks."""
+        assert self._engine is not None
+        self._engine.reach(ranks, set(), what)
         self._apply_masks()
+
+    def _admit(self) -> None:
+        """Before an operation: waits for the ranks that join at it."""
+        if self._admitted:
+            self._reach(self._admitted | {self.rank}, "unmasked ranks")
+            assert self._meeting is not None
+            self._meeting.withdraw(self._admitted)
+            self._admitted.clear()
 
     def disconnect_ranks(self, remote_ranks: Iterable[int]) -> None:
         """Removes ranks from the group, and returns when the next operation is without them. All remaining ranks have
@@ -118,16 +145,21 @@ class Buffer(HighThroughput):
         ranks = self._ranks_of(remote_ranks, "disconnect_ranks")
         if self.rank in ranks:
             raise ValueError(f"disconnect_ranks: {self.rank} is this rank: it leaves by destroy()")
-        self._connected -= ranks
-        self._masked -= ranks
+        for known in (self._connected, self._masked, self._staged, self._admitted):
+            known -= ranks
         if self._engine is not None:
+            assert self._meeting is not None
+            self._meeting.withdraw(ranks)
             self._engine.remove(ranks, "disconnect_ranks")
 
     def barrier(self) -> None:
         """Returns when all ranks of the group have reached it; a rank that dies, or does not reach it in time, is
         lost."""
         self._check_alive()
+        if self._late:
+            self._join()
         if self._engine is not None:
+            self._admit()
             self._engine.settle()
             self._engine.pass_barrier()
         elif self._meeting is not None:
@@ -174,9 +206,23 @@ class Buffer(HighThroughput):
         if self._meeting is None:
             raise RuntimeError("dispatch: call connect_ranks first")
         self._meeting.agree(sizes)
+        return self._join() if self._late else self._open_for(sizes)
+
+    def _open_for(self, sizes: Sizes) -> Engine | Throughput:
         self._engine = self._open(sizes)
         self._apply_masks()
         return self._engine
+
+    def _join(self) -> Engine | Throughput:
+        """Joins the group at the first operation of this rank: see connect_ranks."""
+        assert self._meeting is not None
+        self._meeting.await_admission(self._connected, self._seconds)
+        sizes = self._meeting.sizes()
+        assert sizes is not None
+        engine = self._open_for(sizes)
+        self._late = False
+        self._reach(self._connected | {self.rank}, "the first operation")
+        return engine
 
     def _apply_masks(self) -> None:
         if self._engine is not None:
@@ -189,6 +235,11 @@ class Buffer(HighThroughput):
         """Masks a rank (mask=True), or unmasks it: from the next dispatch on this rank sends it no tokens."""
         self._ranks_of([rank_to_mask], "update_mask_buffer")
         (self._masked.add if mask else self._masked.discard)(rank_to_mask)
+        if rank_to_mask in self._staged | self._admitted:
+            assert self._meeting is not None
+            self._meeting.invite([rank_to_mask], staged=bool(mask))
+            (self._staged if mask else self._admitted).add(rank_to_mask)
+            (self._admitted if mask else self._staged).discard(rank_to_mask)
         if self._engine is not None:
             self._engine.mask(rank_to_mask, bool(mask))
 
@@ -200,6 +251,8 @@ class Buffer(HighThroughput):
             raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
         if self._engine is not None:
             self._engine.read_masks(mask_status)
+            for rank in self._admitted:
+                mask_status[rank] = 0
             return
         there = (self._connected | {self.rank}) - self._masked
         mask_status.copy_(torch.tensor([int(rank not in there) for rank in range(mask_status.numel())],
@@ -236,6 +289,7 @@ class Buffer(HighThroughput):
         self._check_mode(True)
         engine = self._engine or self._begin(Sizes(max_tokens, x.shape[1], topk_idx.shape[1], self._experts,
                                                    self.group_size, "cuda" if x.is_cuda else "host"))
+        self._admit()
         assert isinstance(engine, Engine)
         sizes = engine.sizes
         if (max_tokens, x.shape[1], x.is_cuda) != (sizes.max_tokens, sizes.hidden, sizes.memory == "cuda"):
@@ -297,6 +351,7 @@ class Buffer(HighThroughput):
                              f"update_memory_buffers said {self._experts}")
         engine = self._engine or self._begin(sizes_of(token_limit(), x.shape[1], self._experts, self.group_size,
                                                       "cuda" if x.is_cuda else "host"))
+        self._admit()
         assert isinstance(engine, Throughput)
         return engine
 

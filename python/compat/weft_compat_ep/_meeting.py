@@ -155,6 +155,41 @@ class Meeting:
                     raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
                 news.next(left(until))
 
+    # --- invitations: a running rank has called connect_ranks for a rank that is to join ---
+
+    def invite(self, ranks: Iterable[int], staged: bool) -> None:
+        """Tells ranks that they may join; staged: only after this rank has invited them without it."""
+        for rank in ranks:
+            self.store.put(f"{self.prefix}invited/{rank}/{self.rank}", "staged" if staged else "now")
+
+    def withdraw(self, ranks: Iterable[int]) -> None:
+        """Removes this rank's invitations to ranks that have joined, or that shall not join any more."""
+        for rank in ranks:
+            self.store.delete(f"{self.prefix}invited/{rank}/{self.rank}")
+
+    def joins_late(self, by: set[int], seconds: float) -> bool:
+        """Whether one of these ranks has staged this rank, which then joins at its first operation. Waits for an
+        invitation if a running rank has told where the group is for that: otherwise this rank may join without one."""
+        return b"staged" in self._await_invitations(by, seconds, lambda said: said or "invites" not in self.info)
+
+    def await_admission(self, by: set[int], seconds: float) -> None:
+        """Waits until all of these ranks that have staged this rank let it join."""
+        self._await_invitations(by, seconds, lambda said: said and b"staged" not in said)
+
+    def _await_invitations(self, by: set[int], seconds: float, enough: Callable[[list[bytes]], Any]) -> list[bytes]:
+        own = f"{self.prefix}invited/{self.rank}/"
+        until = deadline(seconds)
+        with self.store.watch(own) as news:
+            while True:
+                found = self.store.range(own, prefix=True).items
+                said = [item.value for item in found if int(item.key.rsplit("/", 1)[1]) in by]
+                if enough(said):
+                    return said
+                if left(until) == 0:
+                    raise TimeoutError(f"connect_ranks: within {seconds:g} s the ranks {sorted(by)} have not let rank "
+                                       f"{self.rank} join: they call connect_ranks for it, and unmask it")
+                news.next(left(until))
+
     def sizes(self, part: str = "") -> Sizes | None:
         """The sizes of the operations of the group, or of a part of it; None before the first operation."""
         found = self.store.get(f"{self.prefix}sizes{part}")

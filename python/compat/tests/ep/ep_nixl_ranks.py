@@ -159,6 +159,68 @@ def silent(rank: int, ranks: int, store: Any, half: str = "dispatch") -> None:
     me.buffer.destroy()
 
 
+def staged(rank: int, ranks: int, store: Any) -> None:
+    """As vLLM grows a group: the new ranks look for it in another TCPStore from the beginning. Operations go on without
+    them while they are masked, and take long until their first operation; the first operation after the others have
+    unmasked them has them all. connect_ranks of the new ranks returns before that."""
+    import torch.distributed as dist
+
+    second = dist.PrefixStore("second", store)
+    me = Rank(rank, store if rank < 2 else second)
+    if rank < 2:
+        me.buffer.connect_ranks([0, 1])
+        me.operate({0, 1}, 1)
+        me.buffer.set_tcp_store_group(second)
+        me.operate({0, 1}, 1)
+        me.buffer.connect_ranks([2, 3], activate=False)
+        assert me.masked() == [0, 0, 1, 1]
+        me.operate({0, 1}, 2)
+        for joiner in (2, 3):
+            wait_for(store, f"connected/{joiner}")
+        me.operate({0, 1}, 3)
+        for mask in (False, True, False):
+            me.buffer.update_mask_buffer(2, mask)
+            assert me.masked() == [0, 0, int(mask), 1]
+        me.buffer.update_mask_buffer(3, mask=False)
+        store.set(f"unmasked/{rank}", "1")
+    else:
+        me.buffer.connect_ranks(range(4))
+        store.set(f"connected/{rank}", "1")
+        wait_for(store, "unmasked/0")
+        wait_for(store, "unmasked/1")
+    me.operate({0, 1, 2, 3}, 4)
+    assert me.masked() == [0, 0, 0, 0]
+    me.buffer.barrier()
+    if rank < 2:
+        me.buffer.disconnect_ranks([2, 3])
+        me.operate({0, 1}, 5)
+    me.buffer.destroy()
+
+
+def staged_and_dropped(rank: int, ranks: int, store: Any) -> None:
+    """A rank that is connected with activate=False, and never unmasked, is disconnected; then it is connected anew, and
+    joins by a barrier."""
+    me = Rank(rank, store)
+    if rank < 2:
+        me.buffer.connect_ranks([0, 1])
+        me.operate({0, 1}, 1)
+        me.buffer.connect_ranks([2], activate=False)
+        store.set(f"invited/{rank}", "1")
+        wait_for(store, "connected")
+        me.buffer.disconnect_ranks([2])
+        me.operate({0, 1}, 2)
+        me.buffer.connect_ranks([2], activate=False)
+        me.buffer.clean_mask_buffer()
+    else:
+        wait_for(store, "invited/0")
+        wait_for(store, "invited/1")
+        me.buffer.connect_ranks([0, 1])
+        store.set("connected", "1")
+    me.buffer.barrier()
+    me.operate({0, 1, 2}, 3)
+    me.buffer.destroy()
+
+
 def masks(rank: int, ranks: int, store: Any) -> None:
     """Masks before and after the first operation; activate=False; clean."""
     me = Rank(rank, store)

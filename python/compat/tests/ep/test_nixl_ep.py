@@ -51,6 +51,11 @@ def test_silent_rank(half: str) -> None:
     run("ep_nixl_ranks", "silent", 3, half)
 
 
+@pytest.mark.parametrize(("what", "ranks"), [("staged", 4), ("staged_and_dropped", 3)])
+def test_ranks_that_join_later(what: str, ranks: int) -> None:
+    run("ep_nixl_ranks", what, ranks)
+
+
 def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with weft.Server(insecure=True) as server:
         monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", server.url)
