@@ -125,6 +125,106 @@ def test_sglang() -> None:
     assert arrived == {"17": {"kv"}}
 
 
+def test_lmcache_files(tmp_path: pathlib.Path) -> None:
+    """An agent with one back end for files: pages of memory and of files by their indices; each file is written under
+    another name in an event loop, and then gets its own."""
+    from nixl._api import nixl_agent as NixlAgent
+    from nixl._api import nixl_agent_config as NixlAgentConfig
+    from nixl._api import nixlBind
+
+    page, count = 1024, 16
+    name = "DynNixlAgent_0b5e"
+    agent = NixlAgent(name, NixlAgentConfig(backends=[]))
+    agent.create_backend("POSIX", {"file_path": str(tmp_path), "use_direct_io": "true", "max_capacity_gb": 1})
+    buffer = numbers(page * count)
+    kept, start = buffer.copy(), buffer.ctypes.data
+    registered: nixlBind.nixlRegDList = agent.register_memory([(start, page * count, 0, "")], mem_type="DRAM")
+    descs = agent.get_xfer_descs([(at, page, 0) for at in range(start, start + page * count, page)], mem_type="DRAM")
+    memory = agent.prep_xfer_dlist("", descs, mem_type="DRAM")
+    device = 0
+
+    async def move(operation: str, access: str, files: dict[pathlib.Path, list[int]]) -> None:
+        nonlocal device
+        texts, pieces = [], []
+        for path, pages in files.items():
+            device += 1
+            texts.append((0, len(pages) * page, device, f"{access},direct:{path}"))
+            pieces.extend((at * page, page, device) for at in range(len(pages)))
+        opened = agent.register_memory(texts, mem_type="FILE")
+        remote = agent.prep_xfer_dlist(name, agent.get_xfer_descs(pieces, mem_type="FILE"), mem_type="FILE")
+        here = [at for pages in files.values() for at in pages]
+        handle = agent.make_prepped_xfer(operation, memory, here, remote, list(range(len(pieces))))
+        state = agent.transfer(handle)
+        while state not in ("DONE", "ERR"):
+            await asyncio.sleep(0.001)
+            state = agent.check_xfer_state(handle)
+        assert state == "DONE"
+        agent.release_xfer_handle(handle)
+        agent.release_dlist_handle(remote)
+        agent.deregister_memory(opened)
+
+    first, second = tmp_path / "first.data", tmp_path / "second.data"
+    asyncio.run(move("WRITE", "rw,create", {first.with_suffix(".tmp"): [5, 2], second.with_suffix(".tmp"): [9]}))
+    for path in (first, second):
+        path.with_suffix(".tmp").rename(path)
+    assert first.read_bytes() == kept[5 * page : 6 * page].tobytes() + kept[2 * page : 3 * page].tobytes()
+    buffer[:] = 0
+    asyncio.run(move("READ", "ro", {second: [9], first: [5, 2]}))
+    for at in range(count):
+        part = slice(at * page, (at + 1) * page)
+        assert (buffer[part] == (kept[part] if at in (2, 5, 9) else 0)).all()
+    with pytest.raises(nixlBind.nixlBackendError, match="No such file"):
+        asyncio.run(move("READ", "ro", {tmp_path / "absent": [0]}))
+    agent.release_dlist_handle(memory)
+    agent.deregister_memory(registered)
+
+
+def test_sglang_hicache(tmp_path: pathlib.Path) -> None:
+    """The agent of the layer below is replaced by one of the same name; a path that does not exist tells whether files
+    can be registered by path; pages go to files of their own, whose numbers begin at 1 each time."""
+    from nixl._api import nixl_agent, nixl_agent_config, nixlBind
+
+    name = "hicache_nixl_77c1"
+    config = nixl_agent_config(backends=[])
+    agent = nixl_agent(name, config)
+    low = nixlBind.nixlAgentConfig()
+    low.useProgThread, low.useListenThread, low.listenPort = config.enable_pthread, config.enable_listen, config.port
+    low.syncMode = getattr(nixlBind, "NIXL_THREAD_SYNC_RW", nixlBind.NIXL_THREAD_SYNC_STRICT)
+    low.pthrDelay, low.lthrDelay, low.captureTelemetry = 0, 100000, config.capture_telemetry
+    agent.agent = nixlBind.nixlAgent(name, low)
+    agent.plugin_list = agent.agent.getAvailPlugins()
+    assert "POSIX" in agent.get_plugin_list()
+    agent.create_backend("POSIX", {"active": "True"})
+    assert agent.get_backend_params("POSIX") == {}
+    page = 4096
+    pool = numbers(4 * page)
+    kept = pool.copy()
+    assert agent.register_memory([(pool.ctypes.data, pool.nbytes, 0, "")], "DRAM")
+    with pytest.raises(nixlBind.nixlBackendError):
+        agent.register_memory(agent.get_reg_descs([(0, page, 1, f"rw:{tmp_path}/nonexistent-nixl-probe")], "FILE"))
+
+    def move(direction: str, keys: list[str], pages: list[int]) -> None:
+        access = "rw,create,direct" if direction == "WRITE" else "ro,direct"
+        files = agent.register_memory(agent.get_reg_descs(
+            [(0, page, at + 1, f"{access}:{tmp_path}/{key}") for at, key in enumerate(keys)], "FILE"))
+        host = agent.get_xfer_descs([(pool.ctypes.data + at * page, page, 0) for at in pages], "DRAM")
+        handle = agent.initialize_xfer(direction, host, files.trim(), name)
+        state = agent.transfer(handle)
+        while state != "DONE":
+            state = agent.check_xfer_state(handle)
+            assert state != "ERR"
+        agent.release_xfer_handle(handle)
+        agent.deregister_memory(files)
+
+    move("WRITE", ["a", "b"], [0, 1])
+    move("WRITE", ["c"], [2])
+    pool[:] = 0
+    move("READ", ["c", "b"], [2, 1])
+    assert not pool[:page].any() and (pool[page : 3 * page] == kept[page : 3 * page]).all()
+    found = agent.query_memory([(0, 0, 0, f"{tmp_path}/{key}") for key in ("a", "d")], "POSIX", mem_type="FILE")
+    assert [one is not None for one in found] == [True, False]
+
+
 def test_dynamo() -> None:
     """All arguments by keyword; the waits are coroutines; a writer and a reader in an event loop."""
     import nixl._api as nixl_api
