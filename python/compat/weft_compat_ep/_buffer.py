@@ -45,6 +45,7 @@ class LegacyBuffer(CommonBuffer):
     """The base of `Buffer` in both modules."""
 
     num_sms: ClassVar[int] = 20
+    group_size: int
     num_nvl_bytes = 0
     num_rdma_bytes = 0
     """of memory that the program asks for"""
@@ -54,6 +55,15 @@ class LegacyBuffer(CommonBuffer):
     def runtime(self: AnyBuffer) -> AnyBuffer:
         """The original's inner object: here the buffer itself."""
         return self
+
+    def get_num_rdma_ranks(self) -> int:
+        """The number of groups between which the original's high-throughput kernels use RDMA: always 1, since Weft's
+        operations are the same between hosts."""
+        return 1
+
+    def get_num_nvl_ranks(self) -> int:
+        """The number of ranks in such a group: all ranks."""
+        return self.group_size
 
     def get_local_buffer_tensor(self, dtype: torch.dtype, size: torch.Size | None = None, offset: int = 0,
                                 use_rdma_buffer: bool = False) -> torch.Tensor:

@@ -193,6 +193,7 @@ def sglang_nixl(rank: int, ranks: int, store: Any) -> None:
     inputs = tokens(ranks, 4)
     x, topk_idx, weights = inputs[rank]
     assert (x.shape[0] * buffer.group_size * topk_idx.shape[1] + E * ranks) // (E * ranks) > 0
+    assert (buffer.runtime.get_num_rdma_ranks(), buffer.runtime.get_num_nvl_ranks()) == (1, ranks)
     received, counts, handle, event, hook = buffer.dispatch(
         x, topk_idx, T, E * ranks, use_fp8=True, async_finish=True, return_recv_hook=False, round_scale=False,
         use_ue8m0=False)
