@@ -29,6 +29,9 @@ nixl_thread_sync_t = bindings.nixl_thread_sync_t
 
 logger = get_logger("api")
 
+_Name = Union[str, bytes]
+"""the name of another agent; `add_remote_agent` returns bytes"""
+
 _OPERATIONS = {"READ": bindings.NIXL_READ, "WRITE": bindings.NIXL_WRITE}
 
 
@@ -225,11 +228,11 @@ class nixl_agent:
 
     # --- transfers ---
 
-    def make_connection(self, remote_agent: str, backends: list[str] = []) -> None:
+    def make_connection(self, remote_agent: _Name, backends: list[str] = []) -> None:
         """Connects to an agent before the first transfer needs the connection."""
         self.agent.makeConnection(remote_agent, self._handles(backends))
 
-    def prep_xfer_dlist(self, agent_name: str, xfer_list: Any, mem_type: Optional[str] = None,
+    def prep_xfer_dlist(self, agent_name: _Name, xfer_list: Any, mem_type: Optional[str] = None,
                         backends: list[str] = []) -> nixl_prepped_dlist_handle:
         """Looks descriptors up once, for many transfers: of this agent ("NIXL_INIT_AGENT" or ""), of another one, or
         with this agent's own name as the remote side of transfers within it. In addition to the forms of
@@ -259,7 +262,7 @@ class nixl_agent:
         return nixl_xfer_handle(self.agent, made)
 
     def initialize_xfer(self, operation: str, local_descs: bindings.nixlXferDList,
-                        remote_descs: bindings.nixlXferDList, remote_agent: str, notif_msg: bytes = b"",
+                        remote_descs: bindings.nixlXferDList, remote_agent: _Name, notif_msg: bytes = b"",
                         backends: list[str] = []) -> nixl_xfer_handle:
         """Makes a transfer between two lists of descriptors of equal lengths. remote_agent may be this agent itself."""
         made = self.agent.createXferReq(self._operation(operation), local_descs, remote_descs, remote_agent, notif_msg,
@@ -324,20 +327,21 @@ class nixl_agent:
             self.notifs = self.agent.getNotifs(self.notifs, self._handles(backends))
             return self.notifs
 
-    def check_remote_xfer_done(self, remote_agent_name: str, lookup_tag: bytes, backends: list[str] = [],
+    def check_remote_xfer_done(self, remote_agent_name: _Name, lookup_tag: bytes, backends: list[str] = [],
                                tag_is_prefix: bool = True) -> bool:
         """Whether an agent has sent a notification that begins with a tag, or contains it. If so, the call takes the
         notification."""
         wanted = lookup_tag.encode() if isinstance(lookup_tag, str) else lookup_tag
+        name = remote_agent_name.decode() if isinstance(remote_agent_name, bytes) else remote_agent_name
         with self._notifs_lock:
-            messages = self.update_notifs(backends).get(remote_agent_name, [])
+            messages = self.update_notifs(backends).get(name, [])
             for at, message in enumerate(messages):
                 if message.startswith(wanted) if tag_is_prefix else wanted in message:
                     del messages[at]
                     return True
         return False
 
-    def send_notif(self, remote_agent_name: str, notif_msg: bytes, backend: Optional[str] = None) -> None:
+    def send_notif(self, remote_agent_name: _Name, notif_msg: bytes, backend: Optional[str] = None) -> None:
         """Sends a notification without a transfer."""
         self.agent.genNotif(remote_agent_name, notif_msg, self._handles([backend] if backend else []))
 
@@ -353,11 +357,12 @@ class nixl_agent:
         load it."""
         return self.agent.getLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends))
 
-    def add_remote_agent(self, metadata: bytes) -> str:
-        """Loads the metadata of another agent, and returns its name."""
-        return self.agent.loadRemoteMD(metadata).decode()
+    def add_remote_agent(self, metadata: bytes) -> bytes:
+        """Loads the metadata of another agent, and returns its name as bytes, which programs decode. All calls take a
+        name in this form, too."""
+        return self.agent.loadRemoteMD(metadata)
 
-    def remove_remote_agent(self, agent: str) -> None:
+    def remove_remote_agent(self, agent: _Name) -> None:
         """Forgets another agent; transfers with it that are in flight fail."""
         self.agent.invalidateRemoteMD(agent)
 
@@ -372,7 +377,7 @@ class nixl_agent:
         """Sends the metadata of some registered descriptors likewise; in the store it is under a label."""
         self.agent.sendLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends), ip_addr, port, label)
 
-    def fetch_remote_metadata(self, remote_agent: str, ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
+    def fetch_remote_metadata(self, remote_agent: _Name, ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
                               label: str = "") -> None:
         """Requests an agent's metadata, at the address where it listens or from the store. The call returns at once;
         `check_remote_metadata` says whether the metadata has arrived."""
@@ -383,7 +388,7 @@ class nixl_agent:
         once."""
         self.agent.invalidateLocalMD(ip_addr, port)
 
-    def check_remote_metadata(self, agent: str, descs: Optional[bindings.nixlXferDList] = None) -> bool:
+    def check_remote_metadata(self, agent: _Name, descs: Optional[bindings.nixlXferDList] = None) -> bool:
         """Whether an agent's metadata has arrived, with these descriptors if some are given, and the agent has not
         left."""
         wanted = bindings.nixlXferDList(bindings.DRAM_SEG) if descs is None else descs

@@ -124,7 +124,7 @@ def test_a_successor_of_the_same_name(pair: Pair) -> None:
     with pytest.raises(bindings.nixlMismatchError, match="remove_remote_agent"):
         pair[0].add_remote_agent(other.get_agent_metadata())
     pair[0].remove_remote_agent("target")
-    assert pair[0].add_remote_agent(other.get_agent_metadata()) == "target"
+    assert pair[0].add_remote_agent(other.get_agent_metadata()) == b"target"
     pair[0].send_notif("target", b"new")
     assert until(other.get_new_notifs) == {"initiator": [b"new"]}
 
@@ -138,7 +138,7 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     with pytest.raises(bindings.nixlNotAllowedError, match="WEFT_TOKEN"):
         mine.add_remote_agent(given.get_agent_metadata())
     same = nixl_agent("same")
-    assert same.add_remote_agent(given.get_agent_metadata()) == "given"
+    assert same.add_remote_agent(given.get_agent_metadata()) == b"given"
     same.send_notif("given", b"by an address that other hosts reach")
     assert until(given.get_new_notifs) == {"same": [b"by an address that other hosts reach"]}
     monkeypatch.delenv("WEFT_TOKEN")
@@ -149,7 +149,7 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None
     (tmp_path / "token").write_text("a secret of our own\n# the first line counts, as for the tool\n")
     (tmp_path / "token").rename(tmp_path / "..data")  # behind a link, as Kubernetes mounts a secret
     (tmp_path / "token").symlink_to("..data")
-    assert nixl_agent("from a file").add_remote_agent(given.get_agent_metadata()) == "given"
+    assert nixl_agent("from a file").add_remote_agent(given.get_agent_metadata()) == b"given"
     monkeypatch.delenv("WEFT_TOKEN_FILE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "weft").mkdir()
@@ -282,7 +282,7 @@ time.sleep(600)
 """, "UCX")
     here, array = nixl_agent("parent"), numbers(1 << 20)
     here.register_memory(array)
-    assert here.add_remote_agent(metadata_from(child)) == "child"
+    assert here.add_remote_agent(metadata_from(child)) == b"child"
     assert child.stdout is not None
     remote = here.get_xfer_descs([(int(child.stdout.readline()), 1 << 20, 0)], "DRAM")
     handle = here.initialize_xfer("WRITE", here.get_xfer_descs(array), remote, "child")

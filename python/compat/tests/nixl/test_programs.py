@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import pickle
 import threading
 import time
 from collections import defaultdict
@@ -35,7 +36,7 @@ def test_vllm() -> None:
         agent.register_memory(agent.get_reg_descs(regions, "DRAM"), backends=["UCX"])
     metadata = prefill.get_agent_metadata()  # goes through a socket of vLLM's own
     remote_name = decode.add_remote_agent(metadata)
-    assert remote_name == "0b5e-prefill"
+    assert remote_name == b"0b5e-prefill"
     local = decode.prep_xfer_dlist("NIXL_INIT_AGENT", decode.get_xfer_descs(listed(mine), "DRAM"))
     remote = decode.prep_xfer_dlist(remote_name, decode.get_xfer_descs(listed(caches), "DRAM"))
     chosen = np.array([3, 5, 8, blocks + 3, blocks + 5, blocks + 8])
@@ -236,9 +237,10 @@ def test_dynamo() -> None:
     reader.register_memory(reg_list=[(sink.ctypes.data, 4096, 0, "")], mem_type="cpu")
     assert isinstance(kept, nixl_bindings.nixlRegDList)
     remote_name = reader.add_remote_agent(metadata=writer.get_agent_metadata())
-    name = remote_name.decode("utf-8") if isinstance(remote_name, bytes) else remote_name
+    name = remote_name.decode("utf-8")  # it is bytes
     local = reader.get_xfer_descs(descs=[(sink.ctypes.data, 4096, 0)], mem_type="cpu")
-    remote = reader.get_xfer_descs(descs=[(source.ctypes.data, 4096, 0)], mem_type="cpu")
+    remote = pickle.loads(pickle.dumps(writer.get_xfer_descs(descs=[(source.ctypes.data, 4096, 0)], mem_type="cpu")))
+    assert isinstance(remote, nixl_bindings.nixlXferDList)
     handle = reader.initialize_xfer(operation="READ", local_descs=local, remote_descs=remote, remote_agent=name,
                                     notif_msg=b"key-of-the-operation")
 

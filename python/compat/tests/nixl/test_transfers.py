@@ -22,7 +22,7 @@ def known(pair: Pair, *arrays: np.ndarray) -> None:
     """Registers each array with both agents, and lets the first know the second."""
     for agent in pair:
         agent.register_memory(list(arrays))
-    assert pair[0].add_remote_agent(pair[1].get_agent_metadata()) == "target"
+    assert pair[0].add_remote_agent(pair[1].get_agent_metadata()) == b"target"
 
 
 @pytest.mark.parametrize("operation", ["WRITE", "READ"])
@@ -139,6 +139,30 @@ def test_notifications_alone(pair: Pair) -> None:
     pair[1].add_remote_agent(pair[0].get_agent_metadata())
     pair[1].send_notif("initiator", "back", backend="UCX")  # type: ignore[arg-type]
     assert until(pair[0].get_new_notifs) == {"target": [b"back"]}
+
+
+def test_names_in_bytes(pair: Pair) -> None:
+    """Programs give the name that `add_remote_agent` returned to other calls without decoding it."""
+    source, sink = numbers(), np.zeros(4096, np.uint8)
+    pair[0].register_memory(source)
+    pair[1].register_memory(sink)
+    descs = pair[1].get_xfer_descs(sink)
+    name = pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    back = pair[1].add_remote_agent(pair[0].get_agent_metadata())
+    assert (name, back) == (b"target", b"initiator")
+    pair[0].make_connection(name)
+    assert pair[0].check_remote_metadata(name, descs)
+    remote = pair[0].prep_xfer_dlist(name, descs)
+    prepared = pair[0].make_prepped_xfer("WRITE", pair[0].prep_xfer_dlist("", source), [0], remote, [0], b"prepared")
+    pair[0].transfer(prepared)
+    until(lambda: pair[1].check_remote_xfer_done(back, b"prepared"))
+    assert (sink == source).all()
+    pair[0].transfer(pair[0].initialize_xfer("READ", pair[0].get_xfer_descs(source), descs, name, b"listed"))
+    until(lambda: pair[1].check_remote_xfer_done(back, b"listed"))
+    pair[1].send_notif(back, b"alone")
+    until(lambda: pair[0].check_remote_xfer_done(name, b"alone"))
+    pair[0].remove_remote_agent(name)
+    assert not pair[0].check_remote_metadata(name)
 
 
 def test_notifications_within_a_long_one(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
