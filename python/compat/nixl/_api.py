@@ -113,7 +113,7 @@ class nixl_agent_config:
                  listen_port: int = DEFAULT_COMM_PORT, capture_telemetry: bool = False, num_threads: int = 0,
                  backends: list[str] = ["UCX"], sync_mode: Optional[nixl_thread_sync_t] = None) -> None:
         if sync_mode is not None and not isinstance(sync_mode, nixl_thread_sync_t):
-            raise TypeError(f"sync_mode: a nixl_thread_sync_t is wanted, not {sync_mode!r}")
+            raise TypeError(f"sync_mode must be a nixl_thread_sync_t, not {sync_mode!r}")
         self.backends = backends
         self.enable_pthread = enable_prog_thread
         self.enable_listen = enable_listen_thread
@@ -133,8 +133,10 @@ class nixl_agent:
             logger.warning("instantiate_all is passed over: the configuration names the back ends")
             instantiate_all = False
         conf = nixl_conf or nixl_agent_config()
+        usual = bindings.NIXL_THREAD_SYNC_STRICT if conf.enable_listen else bindings.NIXL_THREAD_SYNC_NONE
         low = bindings.nixlAgentConfig(useProgThread=conf.enable_pthread, useListenThread=conf.enable_listen,
-                                       listenPort=conf.port, captureTelemetry=conf.capture_telemetry)
+                                       listenPort=conf.port, captureTelemetry=conf.capture_telemetry,
+                                       syncMode=usual if conf.sync_mode is None else conf.sync_mode)
         self.name = agent_name
         self.agent = bindings.nixlAgent(agent_name, low)
         self.notifs: dict[str, list[bytes]] = {}

@@ -27,6 +27,7 @@ from .memory import Memory, Registered
 from .peers import Peers
 from .requests import Prepared, Request, Table, nixlXferTelemetry
 from .status import (
+    NoAgentName,
     failure_of,
     nixl_cost_t,
     nixl_mem_t,
@@ -121,6 +122,8 @@ class nixlAgent:
     """An agent of NIXL's bindings: back ends, prepared lists and transfers are numbers."""
 
     def __init__(self, name: str, config: nixlAgentConfig | None = None) -> None:
+        if not name:
+            raise NoAgentName("an agent needs a name, by which the others know it")
         config = config or nixlAgentConfig()
         self._name = name
         self._telemetry = config.captureTelemetry or os.environ.get("NIXL_TELEMETRY_ENABLE", "").lower() in (
@@ -348,7 +351,8 @@ class nixlAgent:
                                         "name of an agent")
         chosen = [self._chosen(one, numbers) for one, numbers in (
             (local, _indices(local_indices, "local_indices")), (remote, _indices(remote_indices, "remote_indices")))]
-        return self._request(operation, chosen[0][0], chosen[1][0], (chosen[0][1], chosen[1][1]), notif_msg)
+        return self._request(operation, chosen[0][0], chosen[1][0], (chosen[0][1], chosen[1][1]), notif_msg,
+                             not skip_desc_merge)
 
     def _chosen(self, side: Prepared, indices: list[int]) -> tuple[Prepared, Sequence[int]]:
         """One side of a transfer: a list that Weft has looked up, and indices in it. If the list is too long for Weft,
@@ -369,17 +373,17 @@ class nixlAgent:
         _untracked(track_flags)
         self._ways(_checked(local_descs, nixlXferDList).getType(), backends)
         remote = self._prepare(_as_name(remote_agent), remote_descs, True)
-        return self._request(operation, self._prepare("", local_descs, False), remote, None, notif_msg)
+        return self._request(operation, self._prepare("", local_descs, False), remote, None, notif_msg, False)
 
     def _request(self, op: nixl_xfer_op_t, local: Prepared, remote: Prepared, indices: tuple[Any, Any] | None,
-                 notification: Text) -> int:
+                 notification: Text, merged: bool) -> int:
         for side in (local, remote):
             if side.list is None:
                 raise nixlInvalidParamError(f"a transfer has at most {MOST_DESCRIPTORS:,} descriptors, and these are "
                                             f"{side.descs.descCount():,}")
         with translated():
             return self._requests.add(Request(self._weft, self._peers, self._inbox, nixl_xfer_op_t(op), local, remote,
-                                              indices, _as_bytes(notification)))
+                                              indices, _as_bytes(notification), merged))
 
     def estimateXferCost(self, req_handle: int) -> tuple[int, int, int]:
         """(expected time of a post in microseconds; its margin: 0, since Weft does not compute one; how the estimate

@@ -97,10 +97,10 @@ class nixlXferTelemetry:
         self.postDuration = postDuration
         """the duration of the call that posted it"""
         self.xferDuration = xferDuration
-        """from the post to its end; 0 while it is in flight"""
+        """from the beginning of that call to the end of the transfer; 0 while it is in flight"""
         self.totalBytes = totalBytes
         self.descCount = descCount
-        """the number of requests into which its pairs of descriptors were merged"""
+        """the number of descriptors of each list, or, with prepared lists, of requests into which they were merged"""
 
     def __repr__(self) -> str:
         return (f"<nixlXferTelemetry {self.totalBytes} bytes, {self.descCount} descriptors, posted in "
@@ -114,13 +114,14 @@ class Request:
     """A transfer, with the notification that it sends. Any thread may call it."""
 
     def __init__(self, agent: weft.Agent, peers: Peers, inbox: Inbox, op: nixl_xfer_op_t, local: Prepared,
-                 remote: Prepared, indices: tuple[Any, Any] | None, notification: bytes) -> None:
+                 remote: Prepared, indices: tuple[Any, Any] | None, notification: bytes, merged: bool) -> None:
         self._agent, self._peers, self._inbox = agent, peers, inbox
         self._op = "write" if op == nixl_xfer_op_t.NIXL_WRITE else "read"
         self.local, self.remote = local, remote
         assert local.list is not None and remote.list is not None
         self._lists = local.list, remote.list
         self._indices = indices
+        self._counted = None if merged else local.descs.descCount() if indices is None else len(indices[0])
         self._notification = notification
         self._room = 0
         self._owed: bytes | None = None
@@ -244,8 +245,9 @@ class Request:
             if not self._posted:
                 raise nixlNotPostedError("the transfer was made, and not posted yet")
             info, start_ns, post_ns = self._transfer.info, self._start_ns, self._post_ns
-        moved = (info.end_ns - info.start_ns) / 1000 if info.end_ns else 0
-        return nixlXferTelemetry(start_ns // 1000, post_ns // 1000, round(moved), info.bytes, info.pieces)
+        moved = max(post_ns, info.end_ns - start_ns) if info.end_ns else 0  # both times are by CLOCK_MONOTONIC
+        return nixlXferTelemetry(start_ns // 1000, post_ns // 1000, moved // 1000, info.bytes,
+                                 info.pieces if self._counted is None else self._counted)
 
     def close(self) -> None:
         """Frees the transfer; a post in flight is cancelled. `nixlRepostActiveError`: it could not be stopped within

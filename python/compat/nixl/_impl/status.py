@@ -162,6 +162,10 @@ class NoSuchBackend(nixlNotFoundError, KeyError, ValueError):
     __str__ = Exception.__str__
 
 
+class NoAgentName(nixlInvalidParamError, ValueError):
+    """An agent without a name. It is a `ValueError` too, as in the original."""
+
+
 class NoMemoryType(nixlInvalidParamError, ValueError):
     """Descriptors without the kind of their memory. It is a `ValueError` too, as in the original."""
 

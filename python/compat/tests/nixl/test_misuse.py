@@ -86,6 +86,21 @@ def test_the_wrong_argument_is_named(pair: tuple[nixl_agent, nixl_agent]) -> Non
     assert agent.transfer(made.__index__()) in ("PROC", "DONE")  # type: ignore[arg-type]
 
 
+def test_agents_that_do_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exceptions are those of the original; the layer below gets the mode that the configuration names."""
+    for config in (None, nixl_agent_config(backends=[])):
+        with pytest.raises(ValueError, match="name"):
+            nixl_agent("", config)
+    with pytest.raises(TypeError, match="sync_mode must be a nixl_thread_sync_t"):
+        nixl_agent_config(sync_mode=1)  # type: ignore[arg-type]
+    modes = []
+    low = bindings.nixlAgent
+    monkeypatch.setattr(bindings, "nixlAgent", lambda name, config: modes.append(config.syncMode) or low(name, config))
+    for listens, mode in ((False, None), (True, None), (False, bindings.NIXL_THREAD_SYNC_RW)):
+        nixl_agent("one", nixl_agent_config(enable_listen_thread=listens, listen_port=0, backends=[], sync_mode=mode))
+    assert modes == [bindings.NIXL_THREAD_SYNC_NONE, bindings.NIXL_THREAD_SYNC_STRICT, bindings.NIXL_THREAD_SYNC_RW]
+
+
 def test_after_the_end(pair: tuple[nixl_agent, nixl_agent]) -> None:
     array = numbers()
     registered = pair[0].register_memory(array)

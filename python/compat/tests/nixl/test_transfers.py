@@ -306,9 +306,16 @@ def test_within_an_agent() -> None:
         agent.check_xfer_state(handle)
     finish(agent, handle)
     assert (here == there).all() and until(agent.get_new_notifs) == {"alone": [b"to myself"]}
-    telemetry = agent.get_xfer_telemetry(handle)
-    assert telemetry.totalBytes == 4096 and telemetry.descCount >= 1 and telemetry.startTime > 0
-    assert telemetry.postDuration >= 0 and telemetry.xferDuration >= 0
+    apart = agent.make_prepped_xfer("WRITE", local, [0, 1, 2, 3], remote, [0, 1, 2, 3], skip_desc_merge=True)
+    listed = agent.initialize_xfer("WRITE", agent.get_xfer_descs(pieces(here, 1024), "DRAM"),
+                                   agent.get_xfer_descs(pieces(there, 1024), "DRAM"), "alone")
+    for one, descriptors in ((handle, 1), (apart, 4), (listed, 4)):
+        if one is not handle:
+            finish(agent, one)
+        telemetry = agent.get_xfer_telemetry(one)
+        assert (telemetry.totalBytes, telemetry.descCount) == (4096, descriptors)
+        assert 0 < telemetry.startTime <= time.monotonic_ns() // 1000
+        assert telemetry.xferDuration >= telemetry.postDuration >= 0  # the one includes the other
     agent.send_notif("alone", b"again")
     assert until(agent.get_new_notifs) == {"alone": [b"again"]}
     assert agent.check_remote_metadata("alone")
