@@ -4,6 +4,7 @@
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
+#include "ep/core/interrupt.h"
 #include "ep/core/route.h"
 
 static int check(weft_ep_t *ep, const struct weft_ep_combine_args *args, const char *call) {
@@ -22,7 +23,7 @@ int weft_ep_combine_rows(weft_ep_t *ep, uint64_t number, void **rows_at) {
     return ep_refuse_handle(ep, "combine_rows");
   if (!rows_at)
     return fail(WEFT_ERR_INVALID, "combine_rows: rows_at is NULL");
-  return ep->engine->combine_rows(ep, number, rows_at);
+  return ep_interrupt_settle(ep, ep->engine->combine_rows(ep, number, rows_at));
 }
 
 int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *given) {
@@ -32,7 +33,7 @@ int weft_ep_combine_send(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
     return ep_refuse_handle(ep, "combine_send");
   const struct weft_ep_combine_args *args = EP_READ_COMBINE(given, &copy);
   int rc = args ? check(ep, args, "combine_send") : sized_refusal(given, sizeof copy);
-  return rc != 0 ? rc : ep->engine->combine_send(ep, number, args);
+  return rc != 0 ? rc : ep_interrupt_settle(ep, ep->engine->combine_send(ep, number, args));
 }
 
 // The receiving half, or both halves in one call.
@@ -49,7 +50,7 @@ static int receive(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_
     return rc;
   rc = both ? ep->engine->combine(ep, number, args, out) : ep->engine->combine_recv(ep, number, args, out);
   ep_output_end(result, out, sizeof *out);
-  return rc;
+  return ep_interrupt_settle(ep, rc);
 }
 
 int weft_ep_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
@@ -81,7 +82,7 @@ int weft_ep_combine_route(weft_ep_t *ep, weft_ep_route_t *route, const struct we
   struct weft_ep_result *out = rc == 0 ? EP_OUTPUT_RESULT(result, &result_copy, &rc) : NULL; // before anything is sent
   if (rc != 0)
     return rc;
-  rc = ep->engine->combine_route(ep, route, args, out, number);
+  rc = ep_interrupt_settle(ep, ep->engine->combine_route(ep, route, args, out, number));
   ep_output_end(result, out, sizeof *out);
   return rc;
 }

@@ -4,6 +4,7 @@
 #include "base/time/trace.h"
 #include "ep/core/args.h"
 #include "ep/core/engine.h"
+#include "ep/core/interrupt.h"
 #include "ep/core/route.h"
 
 // Checks the route arguments without reading the route's contents.
@@ -99,7 +100,7 @@ int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *giv
     return fail(WEFT_ERR_INVALID, "dispatch_send: op is NULL");
   const struct weft_ep_dispatch_args *args = EP_READ_DISPATCH(given, &copy);
   int rc = args ? check_send(ep, args) : sized_refusal(given, sizeof copy);
-  return rc != 0 ? rc : ep->engine->dispatch_send(ep, args, number);
+  return rc != 0 ? rc : ep_interrupt_settle(ep, ep->engine->dispatch_send(ep, args, number));
 }
 
 int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_recv_args *given,
@@ -114,7 +115,7 @@ int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_r
   struct weft_ep_info *out = rc == 0 ? EP_OUTPUT_INFO(info, &info_copy, &rc) : NULL;
   if (rc != 0)
     return rc;
-  rc = ep->engine->dispatch_recv(ep, number, recv, out);
+  rc = ep_interrupt_settle(ep, ep->engine->dispatch_recv(ep, number, recv, out));
   ep_output_end(info, out, sizeof *out);
   return rc;
 }
@@ -137,7 +138,7 @@ int weft_ep_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *given,
   const struct weft_ep_dispatch_args *args = EP_READ_DISPATCH(given, &copy);
   rc = args ? check_send(ep, args) : sized_refusal(given, sizeof copy);
   if (rc == 0)
-    rc = ep->engine->dispatch(ep, args, recv, out, number);
+    rc = ep_interrupt_settle(ep, ep->engine->dispatch(ep, args, recv, out, number));
   ep_output_end(info, out, sizeof *out);
   return rc;
 }

@@ -37,6 +37,12 @@ int ep_canceled(const char *what) {
   return fail(WEFT_ERR_CANCELED, "%s: weft_ep_interrupt has ended the wait", what);
 }
 
+int ep_interrupt_settle(weft_ep_t *ep, int rc) {
+  if (rc != WEFT_ERR_CANCELED)
+    ep->interrupt.waited_ns = ep->interrupt.extensions = 0;
+  return rc;
+}
+
 int ep_interrupt_poll(weft_ep_t *ep, int socket, short events, uint64_t deadline_ns) {
   struct pollfd entries[] = {{.fd = socket, .events = events}, {.fd = ep->interrupt.fd, .events = POLLIN}};
   for (;;) {

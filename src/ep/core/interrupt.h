@@ -12,7 +12,7 @@ struct ep_interrupt {
   _Atomic bool asked;
   int fd; // readable while `asked`, and perhaps for a moment longer
   // Of the operation's wait that was interrupted last, for the call that repeats it: its time limit counts over all
-  // attempts. 0 after a wait that ended otherwise. [owner]
+  // attempts. 0 after a wait or a call that ended otherwise. [owner]
   uint64_t waited_ns;  // the time that the attempts have waited
   uint32_t extensions; // extensions of the time limit
 };
@@ -24,6 +24,9 @@ void ep_interrupt_close(struct ep_interrupt *interrupt);
 bool ep_interrupted(weft_ep_t *ep);
 // Fails with CANCELED, for a call that was interrupted.
 int ep_canceled(const char *what);
+// A call of an operation has ended with `rc`, which is returned: unless it was interrupted, it will not be repeated, and
+// the time limits of later calls count from their own beginning. [owner]
+int ep_interrupt_settle(weft_ep_t *ep, int rc);
 // Waits for `events` of a socket (poll). Returns the result of poll, 0 after the deadline, or CANCELED after fail().
 // [owner]
 int ep_interrupt_poll(weft_ep_t *ep, int socket, short events, uint64_t deadline_ns);

@@ -2,6 +2,7 @@
 // which counts from the time when it last sent or took a piece.
 #include "ep/host/flow_wait.h"
 #include "base/time/clock.h"
+#include "ep/core/interrupt.h"
 #include "ep/host/host.h"
 
 void ep_flow_begin(struct ep_op *op) {
@@ -64,8 +65,10 @@ bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_fl
 }
 
 void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause) {
-  if (pause->since_ns == 0)
+  if (pause->since_ns == 0) { // a piece was there without a wait: what earlier attempts have waited does not count
+    ep_interrupt_settle(ep, 0);
     return;
+  }
   uint64_t waited = ep_pause_end(ep, pause);
   for (uint32_t i = 0; i < op->num_members; i++)
     if (op->members[i].awaited && op->members[i].link) {

@@ -409,6 +409,42 @@ static void time_limits_count_over_all_attempts(void **state) {
   }
 }
 
+// What is awaited may come between two attempts: the last one then waits for nothing. What the attempts before have
+// waited must not count for the next operation.
+static void a_call_that_ends_without_a_wait_settles_time_limits(void **state) {
+  (void)state;
+  static const int32_t founder = 0;
+  weft_store_t *store;
+  weft_ep_t *ep;
+  int32_t counts[2];
+  uint64_t op;
+  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
+  assert_ok(weft_store_open_local(&store));
+  options.store = store;
+  options.rank = 0;
+  options.founders = &founder;
+  options.num_founders = 1;
+  options.hidden = 128;
+  options.max_tokens = 4;
+  assert_ok(weft_ep_open(&ep, &options, DEADLINE_MS));
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  const struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
+  struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;
+  const struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  recv.layout = WEFT_EP_PER_EXPERT;
+  recv.counts = counts;
+  for (int call = 0; call < 3; call++) {
+    ep->interrupt.waited_ns = 1000000000;
+    ep->interrupt.extensions = 1;
+    assert_ok(call == 0   ? __real_weft_ep_dispatch(ep, &none, &recv, NULL, &op)
+              : call == 1 ? __real_weft_ep_combine(ep, op, &combine, NULL)
+                          : __real_weft_ep_barrier(ep));
+    assert_int_equal(ep->interrupt.waited_ns + ep->interrupt.extensions, 0);
+  }
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(waits_for_peers_end),
@@ -418,6 +454,7 @@ int main(void) {
       cmocka_unit_test(an_interrupted_dispatch_may_be_received),
       cmocka_unit_test(an_interrupted_send_goes_on),
       cmocka_unit_test(time_limits_count_over_all_attempts),
+      cmocka_unit_test(a_call_that_ends_without_a_wait_settles_time_limits),
   };
   return cmocka_run_group_tests_name("ep_interrupt", tests, NULL, NULL);
 }
