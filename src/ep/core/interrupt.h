@@ -24,8 +24,8 @@ void ep_interrupt_close(struct ep_interrupt *interrupt);
 bool ep_interrupted(weft_ep_t *ep);
 // Fails with CANCELED, for a call that was interrupted.
 int ep_canceled(const char *what);
-// A call of an operation has ended with `rc`, which is returned: unless it was interrupted, it will not be repeated, and
-// the time limits of later calls count from their own beginning. [owner]
+// A call of an operation has ended with `rc`, which is returned: unless it was interrupted, it will not be repeated,
+// and the time limits of later calls count from their own beginning. [owner]
 int ep_interrupt_settle(weft_ep_t *ep, int rc);
 // Waits for `events` of a socket (poll). Returns the result of poll, 0 after the deadline, or CANCELED after fail().
 // [owner]
