@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+import weft
 
 from weft_compat_ep._arguments import Sizes, window_bytes
 from weft_compat_ep._calls import Bias, Dispatched, HighThroughput, global_handle
@@ -111,7 +113,7 @@ class Buffer(HighThroughput):
         if self._engine is None:
             sizes = meeting.sizes()
             if sizes is None:  # the first dispatch fixes the sizes
-                meeting.meet(ranks, "connect_ranks", self._seconds)
+                meeting.pair(ranks, self._seconds)
                 return
             self._late = meeting.joins_late(ranks, self._seconds)
             if self._late:
@@ -151,6 +153,8 @@ class Buffer(HighThroughput):
             assert self._meeting is not None
             self._meeting.withdraw(ranks)
             self._engine.remove(ranks, "disconnect_ranks")
+        elif self._meeting is not None:
+            self._meeting.unpair(ranks)
 
     def barrier(self) -> None:
         """Returns when all ranks of the group have reached it; a rank that dies, or does not reach it in time, is
@@ -163,7 +167,7 @@ class Buffer(HighThroughput):
             self._engine.settle()
             self._engine.pass_barrier()
         elif self._meeting is not None:
-            self._meeting.meet(self._connected, "barrier", self._seconds)
+            self._meeting.pass_together(self._connected, self._seconds)
 
     def _ranks_of(self, ranks: Iterable[int], what: str) -> set[int]:
         self._check_alive()
@@ -383,6 +387,9 @@ class Buffer(HighThroughput):
     def _close(self) -> None:
         if self._engine is not None:
             self._engine.close()
+        elif self._meeting is not None:
+            with contextlib.suppress(weft.errors.Error):  # the rank that serves the store may have ended
+                self._meeting.leave()
         if self._meeting is not None:
             self._meeting.close()
         self._engine = self._meeting = None

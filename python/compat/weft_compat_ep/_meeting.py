@@ -103,6 +103,9 @@ class Meeting:
         self.prefix = info["prefix"]
         self.store = weft.Store(info["url"], token=info["token"] or None)
         self._rounds: dict[str, int] = {}
+        self._id = secrets.token_hex(8)  # a rank that begins again has another
+        self._met: dict[int, tuple[str, int]] = {}  # of each rank that `pair` met: its id, and how often it was removed
+        self._passed: dict[int, int] = {}  # calls of `pass_together` with each rank since this rank met it
 
     @classmethod
     def by_exchange(cls, rank: int, gather: Callable[[Any], list[Any]]) -> Meeting:
@@ -154,6 +157,81 @@ class Meeting:
                 if left(until) == 0:
                     raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
                 news.next(left(until))
+
+    def pair(self, ranks: Iterable[int], seconds: float) -> None:
+        """Waits until each of these ranks has made this call with this rank among its ranks: once, and again after both
+        have removed each other, or after one of them has begun again."""
+        others = sorted(set(ranks) - {self.rank})
+        tell = True
+        until = deadline(seconds)
+        with self.store.watch(f"{self.prefix}paired/") as news:
+            while True:
+                if tell:
+                    self._tell()
+                tell, missing, said = False, [], self._records("paired")
+                for rank in others:
+                    name, theirs = said.get(rank, (None, {}))
+                    of, times = theirs.get(str(self.rank), ("", 0))
+                    known = self._met.get(rank, ("", 0))
+                    seen = times if of == self._id else 0
+                    if name is not None and (name != known[0] or seen > known[1]):
+                        if name != known[0]:
+                            self._passed[rank] = 0
+                        self._met[rank] = (name, seen)
+                        tell = True
+                    if of != self._id or times < self._met[rank][1]:
+                        missing.append(rank)
+                if tell:
+                    continue
+                if not missing:
+                    return
+                if left(until) == 0:
+                    raise TimeoutError(f"connect_ranks: ranks {missing} did not come within {seconds:g} s")
+                news.next(left(until))
+
+    def _tell(self) -> None:
+        self.store.put(f"{self.prefix}paired/{self.rank}", json.dumps([self._id, self._met]))
+
+    def _records(self, what: str) -> dict[int, Any]:
+        found = self.store.range(f"{self.prefix}{what}/", prefix=True).items
+        return {int(item.key.rsplit("/", 1)[1]): json.loads(item.value) for item in found}
+
+    def unpair(self, ranks: Iterable[int]) -> None:
+        """Removes ranks: `pair` waits for them again."""
+        for rank in ranks:
+            if rank in self._met:
+                name, times = self._met[rank]
+                self._met[rank] = (name, times + 1)
+        self._tell()
+
+    def pass_together(self, ranks: Iterable[int], seconds: float) -> None:
+        """Waits until all of these ranks, which this rank has met by `pair`, have made this call as often since then as
+        this rank."""
+        others = sorted(set(ranks) - {self.rank})
+        for rank in others:
+            self._passed[rank] = self._passed.get(rank, 0) + 1
+        ids = {rank: one[0] for rank, one in self._met.items()}
+        mine = {rank: [ids.get(rank), number] for rank, number in self._passed.items()}
+        self.store.put(f"{self.prefix}passed/{self.rank}", json.dumps([self._id, mine]))
+        until = deadline(seconds)
+        with self.store.watch(f"{self.prefix}passed/") as news:
+            while True:
+                there = set()
+                for rank, (name, passed) in self._records("passed").items():
+                    of, number = passed.get(str(self.rank), ("", 0))
+                    if name == ids.get(rank) and of == self._id and number >= self._passed.get(rank, 0):
+                        there.add(rank)
+                missing = [rank for rank in others if rank not in there]
+                if not missing:
+                    return
+                if left(until) == 0:
+                    raise TimeoutError(f"barrier: ranks {missing} did not come within {seconds:g} s")
+                news.next(left(until))
+
+    def leave(self) -> None:
+        """Lets ranks that call `pair` for this one wait until it is there again."""
+        if self._records("paired").get(self.rank, [""])[0] == self._id:
+            self.store.delete(f"{self.prefix}paired/{self.rank}")
 
     # --- invitations: a running rank has called connect_ranks for a rank that is to join ---
 

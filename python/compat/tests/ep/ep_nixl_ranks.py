@@ -221,6 +221,46 @@ def staged_and_dropped(rank: int, ranks: int, store: Any) -> None:
     me.buffer.destroy()
 
 
+def before_the_first_operation(rank: int, ranks: int, store: Any) -> None:
+    """Ranks 0 and 1 meet, then 2 and 3 come; 3 is removed and comes back, once as it is and once as a new buffer; 2 is
+    replaced without destroy(), as after a crash. Nobody has had an operation: those that run have made more calls than
+    those that come."""
+    def new() -> Rank:
+        return Rank(rank, store)
+
+    me = new()
+    if rank < 2:
+        me.buffer.connect_ranks([0, 1])
+        me.buffer.barrier()
+        me.buffer.connect_ranks([2, 3])
+    else:
+        me.buffer.connect_ranks(range(4))
+    me.buffer.connect_ranks([(rank + 1) % 4])  # is there already: nobody waits
+    me.buffer.barrier()
+    me.buffer.disconnect_ranks([3] if rank < 3 else [0, 1, 2])
+    me.buffer.connect_ranks(range(4))
+    me.buffer.barrier()
+    if rank == 3:
+        me.buffer.destroy()
+        me = new()
+    else:
+        me.buffer.disconnect_ranks([3])
+    me.buffer.connect_ranks(range(4))
+    me.buffer.barrier()
+    if rank == 2:
+        crashed, me = me, new()
+    else:
+        me.buffer.disconnect_ranks([2])
+    me.buffer.connect_ranks(range(4))
+    me.buffer.barrier()
+    assert not any(me.masked()[:4])
+    me.operate({0, 1, 2, 3}, 1)
+    me.buffer.barrier()
+    me.buffer.destroy()
+    if rank == 2:
+        crashed.buffer.destroy()
+
+
 def masks(rank: int, ranks: int, store: Any) -> None:
     """Masks before and after the first operation; activate=False; clean."""
     me = Rank(rank, store)

@@ -56,6 +56,10 @@ def test_ranks_that_join_later(what: str, ranks: int) -> None:
     run("ep_nixl_ranks", what, ranks)
 
 
+def test_ranks_that_come_before_the_first_operation() -> None:
+    run("ep_nixl_ranks", "before_the_first_operation", 4)
+
+
 def test_store_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with weft.Server(insecure=True) as server:
         monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", server.url)
