@@ -119,12 +119,14 @@ class ReceiveSet:
         self.memory = x.untyped_storage(), memory
         self.sizes = self.memory[0].nbytes(), form.bytes
         self.weak = tuple(StorageWeakRef(one) for one in self.memory)
-        any_tensor: Any = torch.Tensor  # whose type does not show _use_count in every version of torch
-        counts: list[tuple[Any, Any]] = [(any_tensor._use_count, tensor) for tensor in self.tensors]
-        counts += [(requires_grad, tensor) for tensor in self.tensors if tensor.is_floating_point()]
-        counts += [(getrefcount, one) for one in self.memory]
-        counts += [(use_count, one.cdata) for one in self.weak]
-        self.owners = weft.Owners(self.tensors, counts if STORAGE_COUNT else ())
+        counts: list[tuple[Any, Any]] = []
+        if STORAGE_COUNT:  # an older torch has no _use_count
+            any_tensor: Any = torch.Tensor  # whose type does not show _use_count in every version of torch
+            counts += [(any_tensor._use_count, tensor) for tensor in self.tensors]
+            counts += [(requires_grad, tensor) for tensor in self.tensors if tensor.is_floating_point()]
+            counts += [(getrefcount, one) for one in self.memory]
+            counts += [(use_count, one.cdata) for one in self.weak]
+        self.owners = weft.Owners(self.tensors, counts)
 
     def is_idle(self) -> bool:
         """Whether only this set refers to its tensors (no variable, no view or other tensor of the same memory, no
