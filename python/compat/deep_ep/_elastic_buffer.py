@@ -9,16 +9,14 @@ import torch
 
 from weft_compat_ep._arguments import check_whole, experts_of_rank
 from weft_compat_ep._buffer import CommonBuffer
-from weft_compat_ep._calls import AnyEvent, Bias, biases, finished, processors_of, values_of, wait_for
+from weft_compat_ep._calls import DEFAULT_SMS, AnyEvent, Bias, biases, finished, processors_of, values_of, wait_for
 from weft_compat_ep._engines import Engines
-from weft_compat_ep._events import WINDOW_BYTES, Config, EventHandle, EventOverlap
+from weft_compat_ep._events import WINDOW_BYTES, EventHandle, EventOverlap
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
 from weft_compat_ep._rows import aligned, check_tensors, dispatch_layout, places, token_limit
 from weft_compat_ep._throughput import Form, Kept, Throughput
 
-DEFAULT_SMS = 24
-"""default number of processors of weft.ep: weft_ep_dispatch_args.processors"""
 MOST_ALIGNMENT = 256
 """maximum alignment of the parts of experts: weft_ep_recv_args.alignment"""
 NOT_EXPERTS = ("agrs_", "all_gather", "create_agrs_", "destroy_agrs_", "engram_", "pp_")
@@ -41,7 +39,7 @@ class EPHandle:
         self.weighed = weighed
         """whether the dispatch had weights"""
         self.do_expand, self.expert_alignment, self.num_sms = form.expand, form.alignment, form.processors
-        self.num_experts = kept.engine.sizes.experts_per_rank * kept.engine.sizes.capacity
+        self.num_experts = kept.engine.sizes.experts
         self.num_max_tokens_per_rank = most
         self.topk_idx = kept.topk_idx
         """[tokens][top-k]: the caller's tensor, or with do_handle_copy a copy"""
@@ -248,7 +246,7 @@ class ElasticBuffer(CommonBuffer):
 
     @staticmethod
     def _processors(num_sms: int) -> int:
-        return processors_of(Config(num_sms or DEFAULT_SMS), 0)
+        return processors_of(None, num_sms or DEFAULT_SMS)
 
     def _kept_of(self, handle: Any) -> Kept:
         if not isinstance(handle, EPHandle) or handle.kept.engine not in self._engines:

@@ -12,21 +12,18 @@ import weft
 
 from weft_compat_ep._arguments import check_whole, experts_of_rank
 from weft_compat_ep._buffer import CommonBuffer
-from weft_compat_ep._calls import Later, RouteHandle, processors_of
+from weft_compat_ep._calls import DEFAULT_SMS, Later, RouteHandle, processors_of
 from weft_compat_ep._engines import Engines
-from weft_compat_ep._events import Config
 from weft_compat_ep._groups import gatherer
 from weft_compat_ep._meeting import Meeting
 from weft_compat_ep._rows import aligned, check_tensors, pad_rows
-from weft_compat_ep._throughput import Form, Kept, Received, Throughput
+from weft_compat_ep._throughput import Form, Kept, Received
 
 from ._routing_maps import at_columns, dense, indices_to_map, selections_of
 from .buffer import timeout_s
 
 __all__ = ["HybridEPBuffer", "indices_to_map"]
 
-DEFAULT_SMS = 24
-"""default number of processors of weft.ep: weft_ep_dispatch_args.processors"""
 MOST_EXPERTS = weft.ep.limits().max_topk
 TOO_MANY = f"routing_map: a token has more than {MOST_EXPERTS} experts"
 DOMAIN_VARIABLE = "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN"
@@ -100,7 +97,7 @@ class HybridEPBuffer(CommonBuffer):
         del num_dispatched_tokens_tensor
         self._check_alive()
         values, scales = _values(hidden, scaling_factor)
-        form = Form(worst=num_dispatched_tokens or None, processors=self._processors(self.num_sms_dispatch_api))
+        form = Form(worst=num_dispatched_tokens or None, processors=processors_of(None, self.num_sms_dispatch_api))
         weighed = probs is not None or (topk_weights is not None and routing_map is None)
         if handle is None:
             got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map)
@@ -159,7 +156,7 @@ class HybridEPBuffer(CommonBuffer):
         values, scales = _values(hidden, scaling_factor)
         wanted = None if num_permuted_tokens is None else int(num_permuted_tokens)
         form = Form(expand=True, alignment=pad_multiple or 1, zero_padding=True,
-                    processors=self._processors(self.num_sms_dispatch_api))
+                    processors=processors_of(None, self.num_sms_dispatch_api))
         weighed = probs is not None or (topk_weights is not None and routing_map is None)
         if handle is None:
             if num_of_experts_per_rank is not None and num_of_experts is None:
@@ -253,13 +250,9 @@ class HybridEPBuffer(CommonBuffer):
 
     def _combine(self, hidden: torch.Tensor, kept: Kept, weights: torch.Tensor | None) -> tuple[
             torch.Tensor, torch.Tensor | None]:
-        sums, of_tokens = kept.engine.combine(hidden, kept, weights, [], self._processors(self.num_sms_combine_api),
+        sums, of_tokens = kept.engine.combine(hidden, kept, weights, [], processors_of(None, self.num_sms_combine_api),
                                               own_weights=True)
-        return sums, None if of_tokens is None else dense(of_tokens, kept.topk_idx, _experts(kept.engine))
-
-    @staticmethod
-    def _processors(num_sms: int) -> int:
-        return processors_of(Config(num_sms), 0)
+        return sums, None if of_tokens is None else dense(of_tokens, kept.topk_idx, kept.engine.sizes.experts)
 
     def _width(self, kept: Kept) -> int:
         """The number of experts of a domain."""
@@ -313,10 +306,10 @@ def _weights_by(kept: Kept, topk_idx: torch.Tensor | None, topk_weights: torch.T
     if probs is None and topk_weights is not None:
         if topk_idx is None:
             raise ValueError("topk_weights: they go with topk_idx")
-        probs = indices_to_map(topk_idx, topk_weights.detach(), len(kept.topk_idx), _experts(kept.engine))[1]
+        probs = indices_to_map(topk_idx, topk_weights.detach(), len(kept.topk_idx), kept.engine.sizes.experts)[1]
     if probs is None:
         return None
-    _check_probs(probs, len(kept.topk_idx), _experts(kept.engine))
+    _check_probs(probs, len(kept.topk_idx), kept.engine.sizes.experts)
     return at_columns(probs.detach(), kept.topk_idx)
 
 
@@ -358,10 +351,6 @@ def _kept_of(handle: Any, engines: Engines, packed: bool) -> Kept:
         raise ValueError("handle: rows of dispatch go back by combine, rows of dispatch_with_permute by "
                          "combine_with_unpermute")
     return kept
-
-
-def _experts(engine: Throughput) -> int:
-    return engine.sizes.experts_per_rank * engine.sizes.capacity
 
 
 def _received(kept: Kept) -> tuple[Any, Any]:

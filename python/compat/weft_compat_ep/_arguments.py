@@ -25,6 +25,11 @@ class Sizes(NamedTuple):
     tokens: int = 0
     """throughput: tokens of a rank in one operation, at most"""
 
+    @property
+    def experts(self) -> int:
+        """The experts of all ranks."""
+        return self.experts_per_rank * self.capacity
+
 
 def dispatch_type(use_fp8: bool, round_scale: bool, use_ue8m0: bool) -> str:
     """The type of the rows of a dispatch. use_ue8m0 without round_scale is refused, as by the originals."""

@@ -17,6 +17,8 @@ from ._throughput import Form, Kept, Received, Throughput
 
 Dispatched = tuple[Any, Optional[torch.Tensor], Optional[torch.Tensor], Optional[list[int]], Any, EventOverlap]
 """(rows or (rows, scales), local experts, weights, rows of each local expert, handle, event)"""
+DEFAULT_SMS = 24
+"""default number of processors of weft.ep: weft_ep_dispatch_args.processors"""
 Bias = Union[torch.Tensor, Sequence[torch.Tensor], None]
 AnyEvent = Union[EventOverlap, EventHandle, None]
 """the types of `previous_event`"""

@@ -58,7 +58,7 @@ class Engine(Member):
 
     def __init__(self, meeting: Meeting, sizes: Sizes, founders: Iterable[int], *, seconds: float, op_seconds: float,
                  part: str = "") -> None:
-        self.of_handle = (sizes.max_tokens, sizes.hidden, sizes.experts_per_rank * sizes.capacity)
+        self.of_handle = (sizes.max_tokens, sizes.hidden, sizes.experts)
         self.y_shape = (sizes.experts_per_rank, sizes.capacity * sizes.max_tokens, sizes.hidden)
         self.before = self.newest = NONE
         """the two operations that were begun last"""

@@ -37,9 +37,13 @@ int ep_canceled(const char *what) {
   return fail(WEFT_ERR_CANCELED, "%s: weft_ep_interrupt has ended the wait", what);
 }
 
+void ep_interrupt_forget(weft_ep_t *ep) {
+  ep->interrupt.waited_ns = ep->interrupt.extensions = 0;
+}
+
 int ep_interrupt_settle(weft_ep_t *ep, int rc) {
   if (rc != WEFT_ERR_CANCELED)
-    ep->interrupt.waited_ns = ep->interrupt.extensions = 0;
+    ep_interrupt_forget(ep);
   return rc;
 }
 

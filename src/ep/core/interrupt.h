@@ -27,6 +27,8 @@ int ep_canceled(const char *what);
 // A call of an operation has ended with `rc`, which is returned: unless it was interrupted, it will not be repeated,
 // and the time limits of later calls count from their own beginning. [owner]
 int ep_interrupt_settle(weft_ep_t *ep, int rc);
+// A wait came to what it waited for: the time that earlier attempts have waited does not count any more. [owner]
+void ep_interrupt_forget(weft_ep_t *ep);
 // Waits for `events` of a socket (poll). Returns the result of poll, 0 after the deadline, or CANCELED after fail().
 // [owner]
 int ep_interrupt_poll(weft_ep_t *ep, int socket, short events, uint64_t deadline_ns);

@@ -49,7 +49,7 @@ static uint64_t waited_before(const weft_ep_t *ep, const struct ep_pause *pause)
 static void note_attempt(weft_ep_t *ep, const struct ep_pause *pause, uint64_t now_ns) {
   uint64_t waited_ns = now_ns - pause->limit_ns;
   if (!pause->interrupted)
-    ep->interrupt.waited_ns = ep->interrupt.extensions = 0;
+    ep_interrupt_forget(ep);
   else if (waited_ns > pause->absent_ns)
     ep->interrupt.waited_ns += waited_ns - pause->absent_ns;
 }

@@ -65,8 +65,8 @@ bool ep_flow_wait(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause, ep_fl
 }
 
 void ep_flow_wait_end(weft_ep_t *ep, struct ep_op *op, struct ep_pause *pause) {
-  if (pause->since_ns == 0) { // a piece was there without a wait: what earlier attempts have waited does not count
-    ep_interrupt_settle(ep, 0);
+  if (pause->since_ns == 0) { // a piece was there without a wait
+    ep_interrupt_forget(ep);
     return;
   }
   uint64_t waited = ep_pause_end(ep, pause);

@@ -69,8 +69,7 @@ static void nagger_stop(struct nagger *nagger) {
 
 // --- Waits for the store and for peers.
 
-static weft_ep_t *open_rank(weft_store_t *store, int32_t rank, const int32_t *founders, uint32_t count) {
-  weft_ep_t *ep = NULL;
+static struct weft_ep_options options_of(weft_store_t *store, int32_t rank, const int32_t *founders, uint32_t count) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.store = store;
   options.rank = rank;
@@ -79,6 +78,12 @@ static weft_ep_t *open_rank(weft_store_t *store, int32_t rank, const int32_t *fo
   options.capacity = 8;
   options.hidden = 128;
   options.max_tokens = 4;
+  return options;
+}
+
+static weft_ep_t *open_rank(weft_store_t *store, int32_t rank, const int32_t *founders, uint32_t count) {
+  weft_ep_t *ep = NULL;
+  struct weft_ep_options options = options_of(store, rank, founders, count);
   assert_ok(weft_ep_open(&ep, &options, DEADLINE_MS));
   return ep;
 }
@@ -373,13 +378,7 @@ static void time_limits_count_over_all_attempts(void **state) {
     uint64_t op;
     assert_ok(weft_store_open_local(&store));
     for (int32_t rank = 0; rank < 2; rank++) {
-      struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
-      options.store = store;
-      options.rank = rank;
-      options.founders = founders;
-      options.num_founders = 2;
-      options.hidden = 128;
-      options.max_tokens = 4;
+      struct weft_ep_options options = options_of(store, rank, founders, 2);
       options.mode = mode;
       options.op_timeout_ms = 100;
       assert_ok(weft_ep_open(&pair.ep[rank], &options, DEADLINE_MS));
@@ -415,18 +414,10 @@ static void a_call_that_ends_without_a_wait_settles_time_limits(void **state) {
   (void)state;
   static const int32_t founder = 0;
   weft_store_t *store;
-  weft_ep_t *ep;
   int32_t counts[2];
   uint64_t op;
-  struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   assert_ok(weft_store_open_local(&store));
-  options.store = store;
-  options.rank = 0;
-  options.founders = &founder;
-  options.num_founders = 1;
-  options.hidden = 128;
-  options.max_tokens = 4;
-  assert_ok(weft_ep_open(&ep, &options, DEADLINE_MS));
+  weft_ep_t *ep = open_rank(store, 0, &founder, 1);
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   const struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   struct weft_ep_recv_args recv = WEFT_EP_RECV_ARGS_INIT;

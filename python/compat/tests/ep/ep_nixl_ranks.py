@@ -159,10 +159,8 @@ def silent(rank: int, ranks: int, store: Any, half: str = "dispatch") -> None:
     me.buffer.destroy()
 
 
-def staged(rank: int, ranks: int, store: Any) -> None:
-    """As vLLM grows a group: the new ranks look for it in another TCPStore from the beginning. Operations go on without
-    them while they are masked, and take long until their first operation; the first operation after the others have
-    unmasked them has them all. connect_ranks of the new ranks returns before that."""
+def begin_in_two_stores(rank: int, store: Any) -> tuple[Rank, Any]:
+    """(a rank, another TCPStore): ranks 0 and 1 have met and operated; the others know the other TCPStore alone."""
     import torch.distributed as dist
 
     second = dist.PrefixStore("second", store)
@@ -170,6 +168,15 @@ def staged(rank: int, ranks: int, store: Any) -> None:
     if rank < 2:
         me.buffer.connect_ranks([0, 1])
         me.operate({0, 1}, 1)
+    return me, second
+
+
+def staged(rank: int, ranks: int, store: Any) -> None:
+    """As vLLM grows a group: the new ranks look for it in another TCPStore from the beginning. Operations go on without
+    them while they are masked, and take long until their first operation; the first operation after the others have
+    unmasked them has them all. connect_ranks of the new ranks returns before that."""
+    me, second = begin_in_two_stores(rank, store)
+    if rank < 2:
         me.buffer.set_tcp_store_group(second)
         me.operate({0, 1}, 1)
         me.buffer.connect_ranks([2, 3], activate=False)
@@ -282,13 +289,8 @@ def masks(rank: int, ranks: int, store: Any) -> None:
 
 def new_tcp_store(rank: int, ranks: int, store: Any) -> None:
     """A joiner that knows another TCPStore than the ranks that run: set_tcp_store_group tells it where they are."""
-    import torch.distributed as dist
-
-    second = dist.PrefixStore("second", store)
-    me = Rank(rank, store if rank < 2 else second)
+    me, second = begin_in_two_stores(rank, store)
     if rank < 2:
-        me.buffer.connect_ranks([0, 1])
-        me.operate({0, 1}, 1)
         me.buffer.set_tcp_store_group(second)
         me.buffer.connect_ranks([2])
         me.buffer.set_tcp_store_group(None)
