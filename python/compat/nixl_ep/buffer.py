@@ -111,10 +111,11 @@ class Buffer(HighThroughput):
         self._connected |= ranks
         (self._masked.update if not activate else self._masked.difference_update)(new)
         if self._engine is None:
-            sizes = meeting.sizes()
-            if sizes is None:  # the first dispatch fixes the sizes
-                meeting.pair(ranks, self._seconds)
+            # The first dispatch fixes the sizes.
+            if meeting.sizes() is None and meeting.pair(ranks, self._seconds):
                 return
+            sizes = meeting.sizes()
+            assert sizes is not None
             self._late = meeting.joins_late(ranks, self._seconds)
             if self._late:
                 return

@@ -20,6 +20,9 @@ from ._arguments import Sizes, differences
 TCP_KEY = "weft/ep/store"
 """the key of a TCPStore under which the address of Weft's store stands"""
 
+LOOK_S = 0.1
+"""a rank that waits in `pair` looks this often whether the group has begun without it"""
+
 _servers: list[weft.Server] = []
 """stores that this process serves: until it ends, since other ranks may outlive the buffer that began them"""
 
@@ -158,9 +161,10 @@ class Meeting:
                     raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
                 news.next(left(until))
 
-    def pair(self, ranks: Iterable[int], seconds: float) -> None:
+    def pair(self, ranks: Iterable[int], seconds: float) -> bool:
         """Waits until each of these ranks has made this call with this rank among its ranks: once, and again after both
-        have removed each other, or after one of them has begun again."""
+        have removed each other, or after one of them has begun again. False: none of them has, and the group runs
+        operations already, so that they will not; this rank has to join the group."""
         others = sorted(set(ranks) - {self.rank})
         tell = True
         until = deadline(seconds)
@@ -168,10 +172,13 @@ class Meeting:
             while True:
                 if tell:
                     self._tell()
+                # Read before the records: ranks that have met this one say so before they begin.
+                begun, named = self.sizes() is not None, False
                 tell, missing, said = False, [], self._records("paired")
                 for rank in others:
                     name, theirs = said.get(rank, (None, {}))
                     of, times = theirs.get(str(self.rank), ("", 0))
+                    named |= of == self._id
                     known = self._met.get(rank, ("", 0))
                     seen = times if of == self._id else 0
                     if name is not None and (name != known[0] or seen > known[1]):
@@ -184,10 +191,12 @@ class Meeting:
                 if tell:
                     continue
                 if not missing:
-                    return
+                    return True
+                if begun and not named:
+                    return False
                 if left(until) == 0:
                     raise TimeoutError(f"connect_ranks: ranks {missing} did not come within {seconds:g} s")
-                news.next(left(until))
+                news.next(min(left(until), LOOK_S))
 
     def _tell(self) -> None:
         self.store.put(f"{self.prefix}paired/{self.rank}", json.dumps([self._id, self._met]))

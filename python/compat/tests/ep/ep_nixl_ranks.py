@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import torch
@@ -156,6 +157,22 @@ def silent(rank: int, ranks: int, store: Any, half: str = "dispatch") -> None:
     me.operate({0, 1}, 3)
     me.buffer.barrier()
     store.set(f"lost/{rank}", "1")
+    me.buffer.destroy()
+
+
+def early(rank: int, ranks: int, store: Any) -> None:
+    """A rank that joins has called connect_ranks before the first operation of the others, who know it only later."""
+    me = Rank(rank, store)
+    if rank < 2:
+        me.buffer.connect_ranks([0, 1])
+        until = time.monotonic() + 60
+        while 2 not in me.buffer._meeting._records("paired"):
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        me.operate({0, 1}, 1)
+    me.buffer.connect_ranks([0, 1, 2])
+    me.operate({0, 1, 2}, 2)
+    me.buffer.barrier()
     me.buffer.destroy()
 
 

@@ -51,7 +51,7 @@ def test_silent_rank(half: str) -> None:
     run("ep_nixl_ranks", "silent", 3, half)
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("staged", 4), ("staged_and_dropped", 3)])
+@pytest.mark.parametrize(("what", "ranks"), [("staged", 4), ("staged_and_dropped", 3), ("early", 3)])
 def test_ranks_that_join_later(what: str, ranks: int) -> None:
     run("ep_nixl_ranks", what, ranks)
 
