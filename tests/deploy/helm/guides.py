@@ -205,20 +205,22 @@ def begun(folder, command):
 
 
 def the_master_of_doctor_ends_when_its_pod_is_deleted():
-    """The shell is the pod's first process: alone it gets SIGTERM, and has to hand it on."""
+    """The shell is the pod's first process: alone it gets SIGTERM, and has to hand it on. A `timeout` that gets it before
+    it has noted its child ends alone, which a pod's end makes good: this master listens once its parent sleeps."""
     with tempfile.TemporaryDirectory() as folder:
         stub(folder, "weft", """
 [ "$2" = --listen ] || exit 3
 trap 'echo told; exit 0' TERM
+until grep -q "^State:.S" /proc/$PPID/status; do sleep 0.1; done
 echo listens
-until false; do sleep 0.1; done
+while kill -0 $PPID; do sleep 0.1; done
 """)
         for command in shells("answer.sh", "answer", "5555", "30", "doctor"):
             with begun(folder, command) as shell:
                 assert shell.stdout.readline() == "listens\n"
                 shell.terminate()
-                assert shell.wait(20) == 3, "the status is that of the master's own check"
-                assert shell.stdout.read() == "told\n"
+                assert shell.communicate(timeout=20)[0] == "told\n"
+                assert shell.returncode == 3, "the status is that of the master's own check"
 
 
 def the_master_of_doctor_answers_in_each_mode():
