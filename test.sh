@@ -10,7 +10,8 @@
 #   fast      the release build's tests that take less than 10 s
 #   release   all tests of the release build
 #   valgrind  the short tests of the release build under memcheck
-#   trixie    the stage fast in a bare root of Debian 13; if the root cannot be made, skipped with the reason
+#   trixie    the stages fast and torch in a bare root of Debian 13; if the root cannot be made, skipped with the reason
+#   torch     the tests of python/compat that need torch, with that of the system's packages; --all has it in trixie
 #   asan      a build with AddressSanitizer and UndefinedBehaviorSanitizer, without the tests labelled slow
 #   tsan      a build with ThreadSanitizer, without the tests labelled slow and those in tests/no-tsan.txt
 #   clang     a build by clang, in which each fuzz target runs for some seconds
@@ -55,15 +56,16 @@ while [ $# -gt 0 ]; do
   shift
 done
 for stage in "${stages[@]}"; do
-  case " fast arm64 ${all[*]} " in
+  case " fast torch arm64 ${all[*]} " in
     *" $stage "*) ;;
-    *) echo "test.sh: there is no stage '$stage': the stages are fast arm64 ${all[*]}" >&2 && exit 2 ;;
+    *) echo "test.sh: there is no stage '$stage': the stages are fast torch arm64 ${all[*]}" >&2 && exit 2 ;;
   esac
 done
 needs=--test
 if [ "${stages[*]}" = arm64 ]; then needs=--arm64; fi
 
 scripts/install-deps.sh "$needs"
+if [[ " ${stages[*]} " = *" torch "* ]]; then scripts/install-deps.sh --torch; fi
 results=$root/build/test-results
 rm -rf "$results"
 mkdir -p "$results"
@@ -87,30 +89,42 @@ if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
 # The build of a stage.
 preset_of() {
   case $1 in
-    fast | valgrind) echo release ;;
+    fast | valgrind | torch) echo release ;;
     *) echo "$1" ;;
   esac
 }
 
 build() {
-  local werror=OFF targets=(all)
+  local preset werror=OFF targets=(all)
+  preset=$(preset_of "$1")
   if [ ${#strict[@]} -gt 0 ]; then werror=ON; fi
   # Builds all layers with the warnings of clang; gcc has built everything else.
   if [ "$1" = clang ]; then targets=(tests/fuzz/all); fi
-  cmake --preset "$1" -DWEFT_TESTS=ON -DWEFT_WERROR=$werror || return
-  cmake --build --preset "$1" -j "$compilers" --target "${targets[@]}" || return
+  cmake --preset "$preset" -DWEFT_TESTS=ON -DWEFT_WERROR=$werror || return
+  cmake --build --preset "$preset" -j "$compilers" --target "${targets[@]}" || return
   # This is not compiled beside the stage's tests: they leave it no processor, and it took as long as all of them.
-  if [ "$1" = asan ]; then
-    WEFT_SOURCE=$root tests/python/package.py build/asan --sanitized --prepare || [ $? -eq $skipped ]
-  fi
+  case $1 in
+    asan) prepare_python asan --sanitized ;;
+    torch) prepare_python release ;;
+  esac
+}
+
+# The extension of Python, with what a build has made: prepare_python PRESET [arguments of package.py]
+prepare_python() {
+  WEFT_SOURCE=$root tests/python/package.py "build/$1" "${@:2}" --prepare || [ $? -eq $skipped ]
 }
 
 # The build of a stage: its output in the stage's log, its exit status and seconds in a file beside it.
 build_stage() {
   local stage=$1 status=0 start=$SECONDS
-  build "$(preset_of "$stage")" >"$results/$stage-build.log" 2>&1 || status=$?
+  build "$stage" >"$results/$stage-build.log" 2>&1 || status=$?
   echo "$status $((SECONDS - start))" >"$results/$stage.built.new"
   mv "$results/$stage.built.new" "$results/$stage.built"
+}
+
+# in_other_release RELEASE [arguments]: runs this script in a root of another release.
+in_other_release() {
+  scripts/in-release.sh "$1" ./test.sh "${strict[@]}" "${@:2}"
 }
 
 # Builds one stage after the other while the tests of earlier stages wait for time to pass: with the processor time that
@@ -122,7 +136,7 @@ build_ahead() {
   for stage in "$@"; do
     case $stage in
       valgrind) ;; # runs the build of release
-      trixie) scripts/in-release.sh "$stage" ./test.sh "${strict[@]}" --prepare --stages fast >/dev/null 2>&1 || true ;;
+      trixie) in_other_release "$stage" --prepare --stages fast,torch >/dev/null 2>&1 || true ;;
       *) build_stage "$stage" ;;
     esac
   done
@@ -149,6 +163,7 @@ run_tests() {
       ;;
     arm64) choice=(-LE '^slow$') ;;
     clang) choice=(-L '^fuzz$') ;;
+    torch) choice=(-L '^torch$') ;;
   esac
   local run=(env TMPDIR="$temporary" "${wrapper[@]}" ctest --preset "$(preset_of "$stage")"
     --test-output-size-passed 65536 --test-output-size-failed 1048576)
@@ -194,27 +209,35 @@ run_stage() {
   echo "== $stage: built in $built s, tested in $((SECONDS - start)) s" | tee -a "$results/times"
 }
 
-# Runs the stage fast in a root of the release that the stage is named after; adds its results to this run.
+# Runs the stages fast and torch in a root of the release that the stage is named after; adds their results to this run.
+# With arguments of ctest it runs fast alone.
 run_other_release() {
-  local release=$1 log=$results/$1.log start=$SECONDS status=0 theirs
+  local release=$1 log=$results/$1.log start=$SECONDS status=0 parts=(fast) theirs part name kind
   shift
+  if [ $# -eq 0 ]; then parts+=(torch); fi
   theirs=$(scripts/in-release.sh --where "$release")/build/test-results
   rm -rf "$theirs"
-  scripts/in-release.sh "$release" ./test.sh "${strict[@]}" --stages fast "$@" >"$log" 2>&1 || status=$?
+  in_other_release "$release" --stages "$(IFS=,; echo "${parts[*]}")" "$@" >"$log" 2>&1 || status=$?
   if [ "$status" -eq $skipped ]; then
     tail -n 1 "$log" | tee "$results/$release.skipped"
-  elif [ -s "$theirs/fast.xml" ]; then
-    for kind in xml tsv left; do cp "$theirs/fast.$kind" "$results/$release.$kind"; done
-    if [ -e "$theirs/fast.alone" ]; then cp "$theirs/fast.alone" "$results/$release.alone"; fi
-    echo "== $release: installed, built and tested in $((SECONDS - start)) s" | tee -a "$results/times"
-  else
-    broken "$release" "$log" $((SECONDS - start))
+    return
   fi
+  for part in "${parts[@]}"; do
+    name=$part
+    if [ "$part" = fast ]; then name=$release; fi
+    if [ -s "$theirs/$part.xml" ]; then
+      for kind in xml tsv left; do cp "$theirs/$part.$kind" "$results/$name.$kind"; done
+      if [ -e "$theirs/$part.alone" ]; then cp "$theirs/$part.alone" "$results/$name.alone"; fi
+    else
+      broken "$name" "$log" $((SECONDS - start))
+    fi
+  done
+  echo "== $release: installed, built and tested in $((SECONDS - start)) s" | tee -a "$results/times"
 }
 
 if [ $prepare = yes ]; then
   for stage in "${stages[@]}"; do
-    if [ "$stage" != trixie ]; then build "$(preset_of "$stage")"; fi
+    if [ "$stage" != trixie ]; then build "$stage"; fi
   done
   exit
 fi

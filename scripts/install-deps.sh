@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs the missing dependencies of Weft with apt: install-deps.sh [--build|--test|--pypi|--arm64]
+# Installs the missing dependencies of Weft with apt: install-deps.sh [--build|--test|--pypi|--torch|--arm64]
 # --build (the default): packages to build the library and the tool; --test: also packages for the tests; --pypi: only
 # the packages for the tests that come from PyPI, into build/tools. If PyPI cannot be reached, the tests that need it
-# are skipped. --arm64: packages for the preset arm64 and its tests; apt must know that architecture too (dpkg
-# --add-architecture arm64).
+# are skipped. --torch: torch, for the stage torch of test.sh. --arm64: packages for the preset arm64 and its tests; apt
+# must know that architecture too (dpkg --add-architecture arm64).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -72,6 +72,9 @@ file /usr/sbin/slurmctld    slurmctld
 file /usr/sbin/slurmd       slurmd
 command sbatch              slurm-client
 file /usr/sbin/munged       munge
+"
+torch_wanted="
+file /usr/lib/python3/dist-packages/torch/__init__.py python3-torch
 "
 # The same for arm64, with a cross compiler. Its libraries are installed in addition to this machine's.
 arm64_libraries='s/^library .*/&:arm64/p'
@@ -277,8 +280,9 @@ case "${1:---build}" in
   --build) needs=$build_needs ;;
   --test) needs=$build_needs$test_needs build_wanted+=$test_wanted ;;
   --pypi) needs= ;;
+  --torch) needs='' build_wanted=$torch_wanted ;;
   --arm64) choose_arm64 ;;
-  *) echo "usage: $0 [--build|--test|--pypi|--arm64]" >&2 && exit 2 ;;
+  *) echo "usage: $0 [--build|--test|--pypi|--torch|--arm64]" >&2 && exit 2 ;;
 esac
 
 callers_path=$PATH

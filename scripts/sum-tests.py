@@ -159,7 +159,7 @@ def print_table(stages, cases, ledger):
         folder = ledger.get(case.name, ("", ""))[0]
         folders[folder].setdefault(case.name, {})[case.stage] = case
     wide = max(len(case.name) for case in cases) + 2
-    columns = [max(8, len(stage) + 2) for stage in stages]
+    columns = [max(10, len(stage) + 2) for stage in stages]  # "UNSTEADY" has 8 letters
     indent = wide + sum(columns) + 2
     head = "".join(f"{stage:>{size}}" for stage, size in zip(stages, columns))
     print(f"{'seconds':<{wide}}{head}  what is proved")

@@ -205,8 +205,9 @@ def begun(folder, command):
 
 
 def the_master_of_doctor_ends_when_its_pod_is_deleted():
-    """The shell is the pod's first process: alone it gets SIGTERM, and has to hand it on. A `timeout` that gets it before
-    it has noted its child ends alone, which a pod's end makes good: this master listens once its parent sleeps."""
+    """The shell is the pod's first process: alone it gets SIGTERM, and has to hand it on. A `timeout` that gets it
+    before it has noted its child ends alone, which a pod's end makes good: this master listens once its parent sleeps.
+    """
     with tempfile.TemporaryDirectory() as folder:
         stub(folder, "weft", """
 [ "$2" = --listen ] || exit 3

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from ep_deep_ranks import E, H, T, begin, finish, inputs_of
 from ep_reference import check_received, check_sums, outputs, sums, tokens_of
 from ep_throughput_ranks import layout_of
+from ep_world import join
 
 import deep_ep
 from deep_ep.utils.math import per_token_cast_back
@@ -124,7 +125,7 @@ def memory(rank: int, ranks: int, store: Any) -> None:
 
 def permutes(rank: int, ranks: int, store: Any) -> None:
     """HybridEPBuffer without waits: in a graph that is replayed with other tokens; with room for too few rows."""
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     buffer = deep_ep.HybridEPBuffer(dist.group.WORLD, H, T, E)
     experts, room = E * ranks, E * ranks * T
     x = torch.zeros((T, H), dtype=torch.bfloat16)
@@ -188,7 +189,7 @@ def kernels(rank: int, ranks: int, store: Any) -> None:
 
 def usual_sizes(rank: int, ranks: int, store: Any) -> None:
     """Low latency with the sizes of a large model: 128 tokens of hidden 7,168, top-8 of 72 experts a rank, fp8."""
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     buffer = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True)
     tokens, hidden, experts = 128, 7168, 72
     for seed in range(4):
@@ -205,7 +206,7 @@ def usual_sizes(rank: int, ranks: int, store: Any) -> None:
 
 def many_tokens(rank: int, ranks: int, store: Any) -> None:
     """4,096 tokens of each rank with hidden 7,168, bf16 and back: every row, and every sum."""
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     buffer = deep_ep.Buffer(dist.group.WORLD, num_nvl_bytes=1 << 30, explicitly_destroy=True)
     tokens, hidden, topk, experts = 4096, 7168, 8, 32 * ranks
     every = [torch.Generator("cuda").manual_seed(r) for r in range(ranks)]

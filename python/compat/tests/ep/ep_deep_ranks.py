@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from ep_reference import check_received, check_sums, outputs, refused, sums, tokens_of
-from ep_world import wait_for
+from ep_world import join, wait_for
 
 import deep_ep
 from deep_ep.utils.math import calc_diff, per_token_cast_back, per_token_cast_to_fp8
@@ -22,7 +22,7 @@ T, H, K, E = 24, 512, 4, 3
 
 def begin(rank: int, ranks: int, store: Any, **options: Any) -> tuple[deep_ep.Buffer, list[Any]]:
     """A buffer, and the tokens of all ranks."""
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     hint = deep_ep.Buffer.get_low_latency_rdma_size_hint(T, H, ranks, E * ranks)
     buffer = deep_ep.Buffer(dist.group.WORLD, num_rdma_bytes=hint, low_latency_mode=True, num_qps_per_rank=E,
                             explicitly_destroy=True, **options)

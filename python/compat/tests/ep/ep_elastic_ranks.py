@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from ep_reference import Launches, check_sums, refused, tokens_of
 from ep_throughput_ranks import E, H, K, expected, finish, plain, ranks_of, same, sent_to
+from ep_world import join
 
 import deep_ep
 from deep_ep.utils.math import align, per_token_cast_to_fp8
@@ -17,7 +18,7 @@ MOST = 64
 
 def begin(rank: int, ranks: int, store: Any) -> tuple[deep_ep.ElasticBuffer, list[Any]]:
     """A buffer for up to MOST tokens of a rank, and the tokens of all ranks."""
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     assert deep_ep.ElasticBuffer.get_buffer_size_hint(dist.group.WORLD, MOST, H) > 0
     buffer = deep_ep.ElasticBuffer(dist.group.WORLD, num_max_tokens_per_rank=MOST, hidden=H, explicitly_destroy=True)
     assert (buffer.rank_idx, buffer.num_ranks) == (rank, ranks) and buffer.get_logical_domain_size() == (1, ranks)

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from ep_reference import check_sums, refused, tokens_of
 from ep_throughput_ranks import E, H, K, expected, finish, plain, ranks_of
+from ep_world import join
 
 import deep_ep
 from deep_ep.hybrid_ep_buffer import indices_to_map
@@ -19,7 +20,7 @@ MOST = 48
 
 def begin(rank: int, ranks: int, store: Any, **options: Any) -> tuple[deep_ep.HybridEPBuffer, list[Any]]:
     """A buffer, and the tokens of all ranks: x, topk_idx, topk_weights. Rank 2 has no token."""
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     buffer = deep_ep.HybridEPBuffer(dist.group.WORLD, H, MOST, E, **options)
     assert buffer.config.hidden_dim == buffer.configurer.buffer_config.hidden_dim == H and buffer.runtime is buffer
     return buffer, [tokens_of(r, ranks, tokens=0 if r == 2 else MOST - 9 * r, hidden=H, topk=K, experts=E * ranks)

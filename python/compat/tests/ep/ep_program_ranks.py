@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from ep_reference import check_received, check_sums, outputs, sums, tokens_of
 from ep_throughput_ranks import expected, plain, ranks_of
+from ep_world import join
 
 import deep_ep
 import nixl_ep
@@ -23,7 +24,7 @@ CAPACITY = 4
 def meet(rank: int, ranks: int, store: Any) -> Any:
     """The group of all ranks."""
     os.environ["WEFT_EP_MAX_TOKENS"] = "256"
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     return dist.group.WORLD
 
 

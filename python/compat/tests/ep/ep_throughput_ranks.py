@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import weft
 from ep_reference import Launches, check_sums, refused, tokens_of
-from ep_world import wait_for
+from ep_world import join, wait_for
 
 import deep_ep
 from deep_ep.utils.math import align, per_token_cast_back, per_token_cast_to_fp8
@@ -22,7 +22,7 @@ LIMIT = 256
 def begin(rank: int, ranks: int, store: Any, **options: Any) -> deep_ep.Buffer:
     """A buffer whose groups have room for LIMIT tokens of a rank."""
     os.environ["WEFT_EP_MAX_TOKENS"] = str(LIMIT)
-    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    join(rank, ranks, store)
     return deep_ep.Buffer(dist.group.WORLD, num_nvl_bytes=1 << 20, explicitly_destroy=True, **options)
 
 

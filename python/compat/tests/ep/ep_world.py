@@ -1,6 +1,6 @@
 """Ranks as processes, for the tests of nixl_ep and deep_ep: each runs a function of a module, and leaves by its status.
 
-python ep_world.py MODULE FUNCTION RANK RANKS PORT DEVICE [ARGUMENT...]: with a torch TCPStore of the test's at PORT. On
+The function gets its rank, the number of ranks, a torch TCPStore of the test's, and the arguments that were given. On
 the device "cuda" each rank has a GPU, on which all tensors are made that say nothing else. The environment variable
 WEFT_TEST_RANKS_OF_GPU (default 1) is the number of ranks that share a GPU.
 """
@@ -10,14 +10,18 @@ from __future__ import annotations
 import importlib
 import os
 import pathlib
-import subprocess
-import sys
+import signal
+import tempfile
 import time
 from datetime import timedelta
 from typing import Any
 
-HERE = pathlib.Path(__file__).parent
+from ep_nursery import nursery
+
 DEADLINE_S = 120
+# Debian's torch has no libuv, which torch takes for granted where nothing else is said.
+TCP_STORE: dict[str, Any] = {"wait_for_workers": False, "timeout": timedelta(seconds=DEADLINE_S), "use_libuv": False}
+GROUPS: list[Any] = []  # of this rank
 
 
 class World:
@@ -27,29 +31,31 @@ class World:
         import torch.distributed as dist
 
         self.module, self.ranks, self.device = module, ranks, device
-        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False,
-                                   timeout=timedelta(seconds=DEADLINE_S))
-        self.running: dict[int, subprocess.Popen[str]] = {}
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, **TCP_STORE)
+        self.running: dict[int, int] = {}
+        self.folder = tempfile.TemporaryDirectory(prefix="weft-ranks-")
+
+    def printed(self, rank: int) -> pathlib.Path:
+        """Where a rank prints."""
+        return pathlib.Path(self.folder.name, str(rank))
 
     def start(self, function: str, rank: int, *arguments: object) -> None:
         """Starts a rank."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1",
-                       "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.running[rank] = subprocess.Popen(
-            [sys.executable, str(HERE / "ep_world.py"), self.module, function, str(rank), str(self.ranks),
-             str(self.store.port), self.device, *map(str, arguments)], stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, env=environment)
+        environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+        self.running[rank] = nursery().ask(start=[
+            self.module, function, rank, self.ranks, self.store.port, self.device, *map(str, arguments)],
+            printed=str(self.printed(rank)), environment=environment)
 
     def end(self, rank: int, want: int = 0) -> str:
         """Waits for a rank; what it has printed."""
         process = self.running.pop(rank)
-        try:
-            out, _ = process.communicate(timeout=DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, _ = process.communicate()
-            raise AssertionError(f"rank {rank} did not end\n{out}") from None
-        assert process.returncode == want, f"rank {rank} ended with {process.returncode}\n{out}"
+        ended = nursery().ask(wait=process, seconds=DEADLINE_S)
+        if ended is None:
+            os.kill(process, signal.SIGKILL)
+            nursery().ask(wait=process, seconds=DEADLINE_S)
+        out = self.printed(rank).read_text()
+        assert ended is not None, f"rank {rank} did not end\n{out}"
+        assert ended == want, f"rank {rank} ended with {ended}\n{out}"
         return out
 
     def end_all(self) -> list[str]:
@@ -66,8 +72,9 @@ class World:
     def close(self) -> None:
         """Ends what still runs."""
         for process in self.running.values():
-            process.kill()
-            process.communicate()
+            os.kill(process, signal.SIGKILL)
+            nursery().ask(wait=process, seconds=DEADLINE_S)
+        self.folder.cleanup()
 
 
 def ranks_on_gpus() -> int:
@@ -98,20 +105,23 @@ def wait_for(tcp_store: Any, key: str) -> None:
         time.sleep(0.005)
 
 
-def main() -> None:
+def join(rank: int, ranks: int, store: Any) -> None:
+    """Makes the rank's process group. It is kept to the end: where Python drops the last reference to a group, torch
+    2.6 waits for a thread of the group that may wait for Python."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.PrefixStore("gloo", store), rank=rank, world_size=ranks)
+    GROUPS.append(dist.group.WORLD)
+
+
+def be(module: str, function: str, rank: int, ranks: int, port: int, device: str, *arguments: str) -> None:
     """One rank."""
     import torch
     import torch.distributed as dist
 
-    module, function, rank, ranks, port, device, *arguments = sys.argv[1:]
     if device == "cuda":
-        gpu = int(rank) % torch.cuda.device_count()
+        gpu = rank % torch.cuda.device_count()
         torch.cuda.set_device(gpu)
         torch.set_default_device(f"cuda:{gpu}")
-    store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False,
-                          timeout=timedelta(seconds=DEADLINE_S))
-    getattr(importlib.import_module(module), function)(int(rank), int(ranks), store, *arguments)
-
-
-if __name__ == "__main__":
-    main()
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, **TCP_STORE)
+    getattr(importlib.import_module(module), function)(rank, ranks, store, *arguments)
