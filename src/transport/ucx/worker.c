@@ -1,6 +1,7 @@
 // Workers of the transport ucx: opening, progress and closing.
 #include "transport/ucx/ucx.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,7 +226,8 @@ static bool all_parted(const struct flow_worker *flow) {
 static void drive(struct ucx_worker *worker, uint64_t ms, bool (*until)(const struct flow_worker *)) {
   uint64_t deadline = clock_deadline_ms(ms);
   while (!until(&worker->flow) && !clock_passed(deadline))
-    progress_ucx(worker);
+    if (progress_ucx(worker) == 0 && ucp_worker_arm(worker->worker) == UCS_OK)
+      poll(&(struct pollfd){.fd = worker->fd, .events = POLLIN}, 1, 1); // a peer that is stopped costs no processor
 }
 
 // First waits for sent messages to arrive, if nothing is stuck; then closes all endpoints by force.

@@ -78,8 +78,8 @@ static int carry_out(const struct order *order, struct answer *answer) {
   case ORDER_POST:
     return start(order);
   case ORDER_WAIT:
-    while (!request_ended(&own.request))
-      suite.transport->progress(own.end.worker);
+    for (uint32_t idle = 0; !request_ended(&own.request);)
+      ends_rest(&own.end, NULL, -1, end_drive(&own.end), &idle);
     answer->value = (uint64_t)(int64_t)own.request.state;
     return 0;
   case ORDER_KEEP:
@@ -106,21 +106,25 @@ static int carry_out(const struct order *order, struct answer *answer) {
   return WEFT_ERR_INVALID;
 }
 
-static void go_on(void) {
-  if (!own.end.worker || own.still)
+static void go_on(int socket, uint32_t *idle) {
+  if (own.still)
     return;
-  suite.transport->progress(own.end.worker);
-  if (own.keep && request_ended(&own.request))
+  uint32_t events = end_drive(&own.end);
+  if (own.keep && request_ended(&own.request)) {
     suite.transport->post(&own.request);
+    events++;
+  }
+  ends_rest(&own.end, NULL, socket, events, idle);
 }
 
 int child_main(int socket) {
   static struct order order;
   static struct answer answer;
+  uint32_t idle = 0;
   for (;;) {
     ssize_t got = recv(socket, &order, sizeof order, own.still || !own.end.worker ? 0 : MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-      go_on();
+      go_on(socket, &idle);
       continue;
     }
     if (got != sizeof order)
@@ -137,8 +141,5 @@ int child_main(int socket) {
   if (own.prepared && own.end.worker)
     suite.transport->unprepare(&own.request);
   end_close(&own.end);
-  own.place.region = NULL;
-  if (own.place.region)
-    place_close(&own.place);
   return 0;
 }

@@ -77,11 +77,29 @@ void pair_close(struct pair *pair) {
     end_close(pair->b);
 }
 
-void pair_drive(struct pair *pair) {
-  if (pair->a->worker)
-    suite.transport->progress(pair->a->worker);
-  if (pair->b != pair->a && pair->b->worker)
-    suite.transport->progress(pair->b->worker);
+// Whether nothing is left to do for the end; if so, what tells that there is something again.
+static bool end_sleeps(struct end *end, struct pollfd *wakes) {
+  *wakes = (struct pollfd){.fd = -1, .events = POLLIN};
+  if (!end || !end->worker)
+    return true;
+  wakes->fd = suite.transport->fd(end->worker);
+  return !suite.transport->arm || suite.transport->arm(end->worker) == 0;
+}
+
+void ends_rest(struct end *a, struct end *b, int socket, uint32_t events, uint32_t *idle) {
+  enum { SPIN_ROUNDS = 50, NAP_MS = 1 };
+  *idle = events ? 0 : *idle + 1;
+  struct pollfd wakes[3] = {{.fd = socket, .events = POLLIN}};
+  if (*idle > SPIN_ROUNDS && end_sleeps(a, &wakes[1]) && end_sleeps(b == a ? NULL : b, &wakes[2]))
+    poll(wakes, 3, NAP_MS);
+}
+
+uint32_t end_drive(struct end *end) {
+  return end && end->worker ? suite.transport->progress(end->worker) : 0;
+}
+
+uint32_t pair_drive(struct pair *pair) {
+  return end_drive(pair->a) + (pair->b != pair->a ? end_drive(pair->b) : 0);
 }
 
 void pair_drive_on(struct pair *pair, int times) {
@@ -97,9 +115,9 @@ void pair_sleep(struct pair *pair) {
 
 void pair_wait(struct pair *pair, bool (*condition)(void *arg), void *arg, const char *what) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  uint32_t idle = 0;
   while (!condition(arg)) {
-    pair_drive(pair);
-    pair_sleep(pair);
+    ends_rest(pair->a, pair->b, -1, pair_drive(pair), &idle);
     if (clock_passed(deadline_ns))
       fail_msg("waited in vain for %s", what);
   }

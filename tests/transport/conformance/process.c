@@ -54,11 +54,11 @@ struct answer *process_ask(struct process *process, enum order_kind kind, uint64
     memcpy(order.bytes, bytes, size);
   assert_int_equal(send(process->socket, &order, sizeof order, MSG_NOSIGNAL), sizeof order);
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  uint32_t idle = 0;
   ssize_t got;
   while ((got = recv(process->socket, &answer, sizeof answer, MSG_DONTWAIT)) < 0) {
     assert_true(errno == EAGAIN || errno == EINTR);
-    if (process->driven && process->driven->worker)
-      suite.transport->progress(process->driven->worker);
+    ends_rest(process->driven, NULL, process->socket, end_drive(process->driven), &idle);
     if (clock_passed(deadline_ns))
       fail_msg("the other process does not answer order %d", kind);
   }

@@ -59,6 +59,10 @@ struct end {
 void end_open(struct end *end);
 void end_close(struct end *end);
 struct transport_peer *end_connect(struct end *from, struct end *to);
+// A loop that waits calls it behind each round that had `events`, with a count of its own: after many rounds without
+// one it sleeps, until an end (NULL: none) has something to do or the socket (-1: none) has something to read, 1 ms at
+// most.
+void ends_rest(struct end *a, struct end *b, int socket, uint32_t events, uint32_t *idle);
 
 // Two ends that know each other; `b` is `a` where the transport reaches only itself, or when asked for.
 struct pair {
@@ -68,7 +72,9 @@ struct pair {
 };
 void pair_open(struct pair *pair, bool loopback);
 void pair_close(struct pair *pair);
-void pair_drive(struct pair *pair);
+// progress(), and the number of events; 0 without a worker.
+uint32_t end_drive(struct end *end);
+uint32_t pair_drive(struct pair *pair);
 void pair_drive_on(struct pair *pair, int times);
 // Until a transport that waits for a server has heard from it, or for a moment; of others nothing.
 void pair_sleep(struct pair *pair);
