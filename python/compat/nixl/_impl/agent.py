@@ -584,15 +584,19 @@ def _untracked(flags: int) -> None:
 
 
 def _indices(source: Any, name: str) -> list[int]:
+    """The indices of a list, or of an array of any type, as in the original: floats that are whole numbers, too."""
+    numbers = source
     if is_array(source) and not isinstance(source, array.array):
         view = memoryview(source)
-        if view.ndim != 1 or view.format not in ("i", "I", "l", "L", "q", "Q"):
-            raise ValueError(f"{name}: a list of numbers, or an array of one dimension of integers, is wanted")
-        source = view.tolist()
+        if view.ndim != 1:
+            raise ValueError(f"{name}: a list of numbers, or an array of one dimension, is wanted")
+        numbers = source.tolist() if hasattr(source, "tolist") else view.tolist()
+        if view.format[-1] in "efd":  # floats
+            numbers = [int(one) if isinstance(one, float) and one.is_integer() else one for one in numbers]
     try:
-        numbers = [operator.index(one) for one in source]
+        indices = [operator.index(one) for one in numbers]
     except TypeError:
         raise TypeError(f"{name}: a list of whole numbers is wanted, not {source!r:.60}") from None
-    if any(one < 0 for one in numbers):
-        raise nixlInvalidParamError(f"{name}: {min(numbers)} is no index")
-    return numbers
+    if any(one < 0 for one in indices):
+        raise nixlInvalidParamError(f"{name}: {min(indices)} is no index")
+    return indices

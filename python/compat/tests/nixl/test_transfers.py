@@ -111,6 +111,32 @@ def test_prepared_lists(pair: Pair, index: object) -> None:
     finish(pair[0], handle)  # it has what it needs
 
 
+@pytest.mark.parametrize("kind", ["<f8", "<f4", "<f2", "<u8", ">i4", "<i2", "u1", "?"])
+def test_arrays_of_indices(pair: Pair, kind: str) -> None:
+    """The original converts an array of any type. vLLM joins the blocks of groups by np.concatenate, which makes an
+    array of floats if one of the groups is an empty list."""
+    here, there = numbers(), np.zeros(4096, np.uint8)
+    known(pair, here, there)
+    local = pair[0].prep_xfer_dlist("", pieces(here, 256), "DRAM")
+    remote = pair[0].prep_xfer_dlist("target", pieces(there, 256), "DRAM")
+    chosen = np.concatenate([[0, 1], []]).astype(kind)
+    assert np.concatenate([[0, 1], []]).dtype == np.float64
+    finish(pair[0], pair[0].make_prepped_xfer("WRITE", local, chosen, remote, chosen[::-1]))
+    assert (there[:256] == here[256:512]).all() and (there[256:512] == here[:256]).all() and not there[512:].any()
+    for wrong in (chosen.reshape(2, 1), chosen.reshape(1, 2)):
+        with pytest.raises(ValueError, match=r"local_indices: .* of one dimension"):
+            pair[0].make_prepped_xfer("WRITE", local, wrong, remote, chosen)
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 1.0], [float("nan"), 1.0], [float("inf"), 1.0], [0j, 1j], ["0", "1"]])
+def test_an_array_of_other_values_is_no_array_of_indices(pair: Pair, wrong: list[object]) -> None:
+    array = numbers()
+    known(pair, array, array)
+    local, remote = pair[0].prep_xfer_dlist("", pieces(array, 256), "DRAM"), pair[0].prep_xfer_dlist("target", array)
+    with pytest.raises(TypeError, match="local_indices: a list of whole numbers"):
+        pair[0].make_prepped_xfer("WRITE", local, np.array(wrong), remote, [0, 0])
+
+
 def test_posts_again_with_other_notifications(pair: Pair) -> None:
     here = numbers()
     known(pair, here)
