@@ -33,7 +33,8 @@ class HybridEPBuffer(CommonBuffer):
     """One rank of a group of torch.distributed (`group`), for operations of up to max_num_of_tokens_per_rank tokens.
 
     All ranks construct it, and make the same calls in the same order. A call with more tokens makes the buffer larger,
-    so all ranks have to make it with as many. The numbers of processors (`num_sms_...`) limit the calls of their name;
+    so all ranks have to make it with as many, or with one num_of_tokens_per_rank: the largest number of tokens that a
+    rank has in this call. The numbers of processors (`num_sms_...`) limit the calls of their name;
     the other arguments have no effect, since Weft allocates memory itself and compiles nothing at run time.
 
     Calls run in the current stream. `num_of_hybrid_ep_ranks_per_nvlink_domain` ranks form a domain, by default all
@@ -80,7 +81,8 @@ class HybridEPBuffer(CommonBuffer):
                  topk_idx: torch.Tensor | None = None, topk_weights: torch.Tensor | None = None,
                  num_of_experts: int | None = None, probs: torch.Tensor | None = None,
                  routing_map: torch.Tensor | None = None, num_dispatched_tokens_tensor: torch.Tensor | None = None,
-                 num_dispatched_tokens: int | None = None, handle: Any = None) -> tuple[
+                 num_dispatched_tokens: int | None = None, handle: Any = None, *,
+                 num_of_tokens_per_rank: int | None = None) -> tuple[
                      torch.Tensor, torch.Tensor | None, torch.Tensor | None, Any]:
         """Sends tokens to the ranks of their experts: (rows, probabilities, scales, handle).
 
@@ -100,7 +102,8 @@ class HybridEPBuffer(CommonBuffer):
         form = Form(worst=num_dispatched_tokens or None, processors=processors_of(None, self.num_sms_dispatch_api))
         weighed = probs is not None or (topk_weights is not None and routing_map is None)
         if handle is None:
-            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map)
+            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map,
+                              num_of_tokens_per_rank)
         else:
             kept = _kept_of(handle, self._engines, packed=False)
             weights = _weights_by(kept, topk_idx, topk_weights, probs)
@@ -133,7 +136,8 @@ class HybridEPBuffer(CommonBuffer):
                               scaling_factor: torch.Tensor | None = None,
                               num_permuted_tokens: int | torch.Tensor | None = None, pad_multiple: int | None = None,
                               handle: Any = None, non_blocking: bool = False, fuse_permute_dispatch: bool = False,
-                              num_dispatched_tokens: int | None = None, use_host_meta: bool | None = None) -> tuple[
+                              num_dispatched_tokens: int | None = None, use_host_meta: bool | None = None,
+                              num_of_tokens_per_rank: int | None = None) -> tuple[
                                   torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor, Any]:
         """Sends tokens to their experts: (rows, probabilities, scales, rows of each local expert, handle).
 
@@ -163,7 +167,8 @@ class HybridEPBuffer(CommonBuffer):
                 num_of_experts = num_of_experts_per_rank * self.group_size
             if non_blocking:
                 form = form._replace(worst=_checked_rows(wanted, form.alignment))
-            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map)
+            got = self._first(values, scales, form, topk_idx, topk_weights, num_of_experts, probs, routing_map,
+                              num_of_tokens_per_rank)
         else:
             kept = _kept_of(handle, self._engines, packed=True)
             _check_alignment(kept, pad_multiple)
@@ -176,11 +181,12 @@ class HybridEPBuffer(CommonBuffer):
 
     def combine_with_unpermute(self, *, hidden: torch.Tensor, probs: torch.Tensor | None = None, handle: Any = None,
                                pad_multiple: int | None = None, fuse_unpermute_combine: bool = False,
-                               num_dispatched_tokens: int | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+                               num_dispatched_tokens: int | None = None, non_blocking: bool = False) -> tuple[
+                                   torch.Tensor, torch.Tensor | None]:
         """Sends permuted rows back: (the sums of each token's rows, bf16 [tokens][hidden]; float32 [tokens][experts],
         the probabilities of its rows, or None without probs). hidden: bf16, the rows that `dispatch_with_permute` has
         returned, or the first of them; probs: float32 [rows]."""
-        del fuse_unpermute_combine, num_dispatched_tokens
+        del fuse_unpermute_combine, num_dispatched_tokens, non_blocking  # a combine never waits for a GPU
         self._check_alive()
         kept = _kept_of(handle, self._engines, packed=True)
         _check_alignment(kept, pad_multiple)
@@ -196,9 +202,13 @@ class HybridEPBuffer(CommonBuffer):
 
     def _first(self, values: torch.Tensor, scales: torch.Tensor | None, form: Form, topk_idx: torch.Tensor | None,
                topk_weights: torch.Tensor | None, num_of_experts: int | None, probs: torch.Tensor | None,
-               routing_map: torch.Tensor | None) -> Received:
+               routing_map: torch.Tensor | None, num_of_tokens_per_rank: int | None) -> Received:
         """A dispatch that makes a new handle."""
         largest = None
+        check_whole(num_of_tokens_per_rank=num_of_tokens_per_rank or 0)
+        most = len(values) if num_of_tokens_per_rank is None else num_of_tokens_per_rank
+        if len(values) > most:
+            raise ValueError(f"num_of_tokens_per_rank: {most}, and this rank has {len(values)} tokens")
         if routing_map is not None:
             check_tensors(routing_map=routing_map)
             if routing_map.dtype != torch.bool or routing_map.dim() != 2 or len(routing_map) != len(values):
@@ -217,7 +227,7 @@ class HybridEPBuffer(CommonBuffer):
         if probs is not None:
             _check_probs(probs, len(values), num_of_experts)
             topk_weights = at_columns(probs.detach(), topk_idx)
-        self.config.max_num_of_tokens_per_rank = max(self.config.max_num_of_tokens_per_rank, len(values))
+        self.config.max_num_of_tokens_per_rank = max(self.config.max_num_of_tokens_per_rank, most)
         engine = self._engines.get(values, experts, self.config.max_num_of_tokens_per_rank)
         known = self._note_largest(largest, form.worst is None)
         got = engine.dispatch(values, scales, topk_idx, topk_weights, form)

@@ -217,7 +217,33 @@ def training(rank: int, ranks: int, store: Any) -> None:
     got, _, _, counts, handle = buffer.dispatch_with_permute(hidden=more, routing_map=everywhere)
     assert counts.tolist() == [2 * MOST * ranks] * E and buffer.config.max_num_of_tokens_per_rank == 2 * MOST
     assert torch.equal(buffer.combine_with_unpermute(hidden=got, handle=handle)[0], E * ranks * more)
+    uneven(buffer, rank, ranks)
     finish(buffer)
+
+
+def uneven(buffer: deep_ep.HybridEPBuffer, rank: int, ranks: int) -> None:
+    """Ranks with different numbers of tokens, more than the buffer was made for: all give the same number, which is the
+    largest that one of them may have. Rank 0 has none."""
+    most, counts = 3 * MOST, [(3 * MOST - 7) * (r > 0) - r for r in range(ranks)]
+    x = torch.full((counts[rank], H), 1.0 + rank, dtype=torch.bfloat16)
+    everywhere = torch.ones(counts[rank], E * ranks, dtype=torch.bool)
+    probs = everywhere.float() / 4
+    want = torch.cat([torch.full((count,), 1.0 + r) for r, count in enumerate(counts)])
+    got, _, _, handle = buffer.dispatch(x, routing_map=everywhere, probs=probs, num_of_tokens_per_rank=most)
+    assert torch.equal(got[:, 0].float(), want) and handle[5] == counts[rank]
+    assert buffer.config.max_num_of_tokens_per_rank == most
+    assert torch.equal(buffer.combine(got, handle=handle)[0], ranks * x)
+    given = {"hidden": x, "num_of_tokens_per_rank": most}
+    got, of_rows, _, of_experts, permute = buffer.dispatch_with_permute(routing_map=everywhere, probs=probs, **given)
+    assert torch.equal(got[:, 0].float(), want.repeat(E)) and of_experts.tolist() == [sum(counts)] * E
+    assert permute[8] == counts[rank]
+    for waits in (False, True):
+        sums, of_tokens = buffer.combine_with_unpermute(hidden=got, probs=of_rows, handle=permute, non_blocking=waits)
+        assert torch.equal(sums, E * ranks * x) and of_tokens is not None and torch.equal(of_tokens, probs)
+    assert torch.equal(buffer.dispatch_with_permute(handle=permute, **given)[0], got)
+    one = torch.ones(1, H, dtype=torch.bfloat16)
+    refused(ValueError, "num_of_tokens_per_rank: 0", lambda: buffer.dispatch(
+        one, routing_map=everywhere.new_ones(1, E * ranks), num_of_tokens_per_rank=0))
 
 
 def mistakes(rank: int, ranks: int, store: Any) -> None:
