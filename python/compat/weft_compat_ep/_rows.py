@@ -90,20 +90,21 @@ def ranks_as_experts(in_rank: torch.Tensor, experts_per_rank: int) -> torch.Tens
 
 
 def row_kind(x: torch.Tensor, scales: torch.Tensor | None) -> str:
-    """The type of the rows of x, by its name in weft.ep."""
+    """The type of the rows of x, by its name in weft.ep: bytes with scales that the library does not know are opaque,
+    as are bytes without scales."""
     if x.dim() != 2:
         raise ValueError(f"x: {list(x.shape)} is no shape [tokens][hidden]")
     if scales is None:
-        if x.dtype != torch.bfloat16:
+        if x.dtype != torch.bfloat16 and x.element_size() != 1:
             raise TypeError(f"x: bf16 is wanted, or (e4m3, its scales), not {x.dtype}")
-        return "bf16"
-    kinds = {torch.float32: ("fp8", -(-x.shape[1] // BLOCK)), torch.int32: ("fp8_ue8m0", -(-x.shape[1] // (4 * BLOCK)))}
-    kind, words = kinds.get(scales.dtype, ("", 0))
-    if x.element_size() != 1 or tuple(scales.shape) != (x.shape[0], words):
-        raise TypeError(f"x: {x.dtype} with scales {scales.dtype} {list(scales.shape)}; wanted is e4m3 "
-                        "[tokens][hidden] with float32 [tokens][hidden / 128], or with int32 [tokens][hidden / 512] "
-                        "of ue8m0")
-    return kind
+        return "bf16" if x.dtype == torch.bfloat16 else "opaque"
+    if (x.element_size() != 1 or scales.dtype not in (torch.float32, torch.int32) or scales.dim() != 2
+            or scales.shape[0] != x.shape[0] or scales.shape[1] == 0):
+        raise TypeError(f"x: {x.dtype} with scales {scales.dtype} {list(scales.shape)}; wanted are 8 bits [tokens]"
+                        "[hidden], such as e4m3, with scales float32 or int32 [tokens][n]: n is hidden / 128, or for "
+                        "int32 of ue8m0 hidden / 512, or another number for formats that only the program knows")
+    block, kind = (BLOCK, "fp8") if scales.dtype == torch.float32 else (4 * BLOCK, "fp8_ue8m0")
+    return kind if scales.shape[1] == -(-x.shape[1] // block) else "opaque"
 
 
 def scales_like(scales: torch.Tensor, rows: int, columns: bool) -> torch.Tensor:
@@ -172,6 +173,11 @@ def places(topk_idx: torch.Tensor, in_rank: torch.Tensor, experts_per_rank: int)
     before = (in_rank.int().cumsum(0, dtype=torch.int32) - 1).masked_fill(~in_rank, -1)
     ranks = topk_idx.long() // experts_per_rank
     return before.gather(1, ranks.clamp(0, in_rank.shape[1] - 1)).masked_fill(topk_idx < 0, -1)
+
+
+def of_type(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same bytes as another type, or the tensor itself if it has this type already."""
+    return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
 
 def first_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:

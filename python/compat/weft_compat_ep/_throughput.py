@@ -28,6 +28,7 @@ from ._rows import (
     check_tensors,
     check_weights,
     first_rows,
+    of_type,
     pad_rows,
     power_of_two,
     row_kind,
@@ -159,6 +160,8 @@ class Values(NamedTuple):
     x: torch.Tensor
     scales: torch.Tensor | None
     kind: str
+    dtypes: tuple[torch.dtype, torch.dtype]
+    """the caller's types of rows and scales"""
 
 
 class Selections(NamedTuple):
@@ -292,9 +295,12 @@ class Throughput(Member):
     @staticmethod
     def _values(x: torch.Tensor, scales: torch.Tensor | None) -> Values:
         kind = row_kind(x, scales)
+        dtypes = x.dtype, torch.float32 if scales is None else scales.dtype
         if x.element_size() == 1:
-            x = x.view(torch.uint8)
-        return Values(pad_rows(x.detach().contiguous()), pad_rows(scales), kind)
+            x = of_type(x, torch.uint8)
+        if kind == "opaque" and scales is not None:
+            scales = of_type(scales, torch.int32)
+        return Values(pad_rows(x.detach().contiguous()), pad_rows(scales), kind, dtypes)
 
     @staticmethod
     def _selections(x: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor | None) -> Selections:
@@ -347,14 +353,15 @@ class Throughput(Member):
         """The Receive, and its rows that the caller gets. The library needs at least one row."""
         rows = max(1, kept.rows)
         scales = None if values.scales is None else scales_like(values.scales, rows, form.columns)
-        x = torch.empty((rows, self.sizes.hidden), dtype=values.x.dtype, device=values.x.device)
+        x = torch.empty((rows, self.sizes.hidden), dtype=values.dtypes[0], device=values.x.device)
+        sizes = (x.shape[1], 0 if scales is None else 4 * scales.shape[1]) if values.kind == "opaque" else (0, 0)
         into = self.rank.receive(
-            rows, layout="packed" if form.expand else "rank_major", dtype=values.kind, alignment=kept.alignment,
-            keep_places=not form.expand, zero_padding=form.expand and form.zero_padding, expert_total=form.total, x=x,
-            scales=scales, **arrays)
-        if scales is None:
-            return into, first_rows(x, kept.rows)
-        return into, (first_rows(x.view(torch.float8_e4m3fn), kept.rows), first_rows(scales, kept.rows))
+            rows, layout="packed" if form.expand else "rank_major", dtype=values.kind, row_bytes=sizes[0],
+            scale_bytes=sizes[1], alignment=kept.alignment, keep_places=not form.expand,
+            zero_padding=form.expand and form.zero_padding, expert_total=form.total,
+            x=of_type(x, values.x.dtype), scales=scales, **arrays)
+        data = first_rows(x, kept.rows)
+        return into, data if scales is None else (data, first_rows(of_type(scales, values.dtypes[1]), kept.rows))
 
     def _pass_over(self, failure: weft.errors.RoomError, kept: Kept, values: Values, form: Form) -> None:
         """Host memory only: receives the rows for which there was no room, and ends the operation, so that the next

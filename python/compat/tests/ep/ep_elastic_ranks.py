@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from ep_reference import Launches, check_sums, refused, tokens_of
-from ep_throughput_ranks import E, H, K, expected, finish, plain, ranks_of, same, sent_to
+from ep_throughput_ranks import CODES, E, H, K, coded, expected, finish, plain, ranks_of, same, same_code, sent_to
 from ep_world import join
 
 import deep_ep
@@ -140,6 +140,32 @@ def selections(rank: int, ranks: int, store: Any) -> None:
         kept = weights.masked_fill(idx < 0, 0)
         check_sums(sums, plain(sent).double() * kept.sum(1, keepdim=True).double() + x.double(), 0.02)
         assert torch.equal(of_tokens, kept)
+    finish(buffer)
+
+
+def codes(rank: int, ranks: int, store: Any) -> None:
+    """Rows of bytes in formats that the library does not know arrive as they are, in the caller's types. vLLM sends
+    MXFP8: e4m3 with words of four ue8m0 scales, each for 32 values."""
+    buffer, inputs = begin(rank, ranks, store)
+    x, idx, weights = inputs[rank]
+    rows, local, _, _ = expected(inputs, rank)
+    for code in CODES:
+        received, _, _, handle, _ = buffer.dispatch(coded(x, code), idx, weights, num_experts=E * ranks)
+        assert same_code(received, coded(rows, code)), code
+        assert same_code(buffer.dispatch(coded(x, code), handle=handle)[0], coded(rows, code)), code
+        for columns in (False, True):
+            given: dict[str, Any] = {"do_expand": True, "use_tma_aligned_col_major_sf": columns}
+            packed, _, _, handle, _ = buffer.dispatch(coded(x, code), idx, weights, num_experts=E * ranks,
+                                                      expert_alignment=16, **given)
+            slots = handle.recv_src_metadata[:len(rows), 2:].long()
+            token, place = (slots >= 0).nonzero(as_tuple=True)
+            assert torch.equal(slots >= 0, local >= 0)
+            for got in (packed, buffer.dispatch(coded(x, code), handle=handle, **given)[0]):
+                parts = (got,) if code[1] is None else got
+                at = tuple(part.view(torch.uint8)[slots[token, place]].view(part.dtype) if part.dtype.itemsize == 1 else
+                           part[slots[token, place]] for part in parts)
+                assert same_code(at, coded(rows[token], code)), code
+                assert code[1] is None or not columns or parts[1].stride(0) == 1
     finish(buffer)
 
 

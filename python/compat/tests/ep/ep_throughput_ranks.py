@@ -129,6 +129,44 @@ def values(rank: int, ranks: int, store: Any) -> None:
     finish(buffer)
 
 
+CODES: tuple[tuple[torch.dtype, torch.dtype | None, int], ...] = (
+    (torch.float8_e4m3fn, torch.int32, H // 128),  # MXFP8: a byte for 32 values
+    (torch.int8, torch.float32, 1), (torch.float8_e5m2, torch.float32, H // 128), (torch.uint8, torch.int32, H // 512),
+    (torch.float8_e4m3fn, None, 0))
+"""types of rows of bytes, and of their scales: each with the number of scales of a row"""
+
+
+def coded(x: torch.Tensor, code: tuple[torch.dtype, torch.dtype | None, int]) -> Any:
+    """Bytes of x as rows of other types, with strided scales."""
+    values, kind, words = x.view(torch.uint8)[:, :H].contiguous().view(code[0]), code[1], code[2]
+    return values if kind is None else (values, x.view(torch.int32)[:, -words:].view(kind))
+
+
+def same_code(one: Any, other: Any, rows: int | None = None) -> bool:
+    """Whether rows and scales are equal bit by bit, and of the same types."""
+    parts = [(part,) if isinstance(part, torch.Tensor) else part for part in (one, other)]
+    return [part.dtype for part in parts[0]] == [part.dtype for part in parts[1]] and same(one, other, rows)
+
+
+def codes(rank: int, ranks: int, store: Any) -> None:
+    """Rows of bytes in formats that the library does not know arrive as they are, in the caller's types."""
+    buffer = begin(rank, ranks, store)
+    for number, code in enumerate(CODES):
+        inputs = inputs_of(ranks, number)
+        x, idx, weights = inputs[rank]
+        rows, local, of_rows, _ = expected(inputs, rank)
+        given = {"topk_idx": idx, "topk_weights": weights, **layout_of(buffer, idx, ranks)}
+        received, got_idx, got_weights, _, handle, _ = buffer.dispatch(coded(x, code), **given)
+        assert same_code(received, coded(rows, code)), code
+        assert torch.equal(got_idx, local) and torch.equal(got_weights, of_rows)
+        wide = buffer.dispatch(coded(x, code), num_worst_tokens=ranks * LIMIT, **given)[0]
+        assert same_code(wide, coded(rows, code), len(rows)), code
+        assert same_code(buffer.dispatch(coded(x, code), handle=handle)[0], coded(rows, code)), code
+        sums, _, _ = buffer.combine(rows, handle)
+        check_sums(sums, x.double() * ranks_of(idx, ranks).sum(1, keepdim=True), 0.01)
+    finish(buffer)
+
+
 def without_topk(rank: int, ranks: int, store: Any) -> None:
     """By is_token_in_rank alone, as between hosts, with the counts that all ranks have said."""
     buffer = begin(rank, ranks, store)
@@ -218,7 +256,10 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
     refused(TypeError, "x: a tensor", lambda: buffer.combine(None, handle))
     refused(TypeError, "topk_weights: a tensor", lambda: buffer.combine(received, handle, topk_weights=[1.0]))
     refused(TypeError, "bias: a tensor", lambda: buffer.combine(received, handle, bias=5))
-    refused(TypeError, "scales", lambda: dispatch(x=(x.to(torch.float8_e4m3fn), torch.zeros((len(x), 3)))))
+    for wrong in (torch.zeros((len(x), 3), dtype=torch.float64), torch.zeros(len(x)), torch.zeros((len(x), 0)),
+                  torch.zeros((len(x) + 1, 4))):
+        refused(TypeError, "scales", lambda wrong=wrong: dispatch(x=(x.to(torch.float8_e4m3fn), wrong)))
+    refused(TypeError, "scales", lambda: dispatch(x=(x, torch.zeros((len(x), 4)))))
     refused(ValueError, "expert_alignment", lambda: dispatch(expert_alignment=0))
     refused(ValueError, "by a handle", lambda: dispatch(handle=handle))
     refused(ValueError, "of this handle had", lambda: buffer.dispatch(x[1:], handle=handle))

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from ep_world import World, run  # noqa: E402
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("without_topk", 3), ("training", 2), ("operations", 2),
-                                             ("mistakes", 2), ("disagree", 2)])
+@pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("codes", 3), ("without_topk", 3), ("training", 2),
+                                             ("operations", 2), ("mistakes", 2), ("disagree", 2)])
 def test_buffer(what: str, ranks: int, device: str) -> None:
     run("ep_throughput_ranks", what, ranks, device=device)
 
@@ -28,7 +28,8 @@ def test_killed_rank(device: str) -> None:
         world.close()
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("operations", 2), ("mistakes", 2)])
+@pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("codes", 3), ("operations", 2),
+                                             ("mistakes", 2)])
 def test_elastic_buffer(what: str, ranks: int, device: str) -> None:
     run("ep_elastic_ranks", what, ranks, device=device)
 
