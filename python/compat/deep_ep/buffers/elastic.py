@@ -2,6 +2,7 @@
 
 from weft_compat_ep._events import EventHandle, EventOverlap
 
-from .._elastic_buffer import ElasticBuffer, EPHandle
+from .._elastic_buffer import ElasticBuffer
+from .._expert_buffer import EPHandle
 
 __all__ = ["EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap"]

@@ -143,6 +143,56 @@ def selections(rank: int, ranks: int, store: Any) -> None:
     finish(buffer)
 
 
+def deferred(rank: int, ranks: int, store: Any) -> None:
+    """A buffer of version 2.5: results come with the call, or from the wait for its event, for a layer of experts and
+    its backward pass."""
+    join(rank, ranks, store)
+    hint = deep_ep.EPBuffer.get_buffer_size_hint(dist.group.WORLD, MOST, H, num_topk=K, use_fp8_dispatch=True)
+    buffer = deep_ep.EPBuffer(dist.group.WORLD, num_max_tokens_per_rank=MOST, hidden=H, num_topk=K)
+    assert buffer.num_bytes >= hint > 0 and buffer.group == dist.group.WORLD and buffer.num_lb_bytes == 0
+    buffer.barrier(wait_comm_stream=False, with_cpu_sync=True)
+    inputs = [tokens_of(r, ranks, tokens=MOST - 9 * r, hidden=H, topk=K, experts=E * ranks) for r in range(ranks)]
+    x, idx, weights = inputs[rank]
+    rows, local, _, ends = expected(inputs, rank)
+    kept = weights.masked_fill(idx < 0, 0)
+    num_sms = buffer.get_theoretical_num_sms(E * ranks, K)
+    later: dict[str, Any] = {"num_sms": num_sms, "async_with_compute_stream": True, "allocate_on_comm_stream": True}
+    for fp8, waits in ((False, True), (True, True), (False, False)):
+        given = {"topk_idx": idx, "topk_weights": weights, "num_experts": E * ranks, "expert_alignment": 16,
+                 "do_expand": True, "do_zero_padding": True, "use_tma_aligned_col_major_sf": True, "do_cpu_sync": waits}
+        sent = per_token_cast_to_fp8(x) if fp8 else x
+        event = buffer.dispatch(sent, **given, **later, previous_event=buffer.capture(), defer_epilogue=True)
+        received, none, got_weights, handle = event.current_stream_wait()
+        assert none is None and event.wait() is None and handle.topk_idx is idx
+        at_once, _, same_weights, again, event = buffer.dispatch(sent, **given, **later)
+        event.current_stream_wait(release_handle=True)
+        count = int(again.psum_num_recv_tokens_per_expert[-1])
+        assert same(received, at_once, count) and torch.equal(got_weights[:count], same_weights[:count])
+        y = (plain(received).float() * got_weights[:, None]).bfloat16()
+        sums, of_tokens = buffer.combine(y, handle=handle, topk_weights=got_weights, **later,
+                                         defer_epilogue=True).wait()
+        check_sums(sums, plain(sent).double() * kept.sum(1, keepdim=True).double(), 0.02)
+        assert torch.equal(of_tokens, kept)
+        of_rows, none, _, cached = buffer.dispatch(  # the backward pass of the combine
+            x, handle=handle, do_expand=True, **later, defer_epilogue=True).wait()
+        assert none is None and cached is handle and of_rows.shape == plain(received).shape
+        of_x, no_weights, event = buffer.combine(of_rows, handle, **later)  # and of the dispatch
+        event.current_stream_wait()
+        check_sums(of_x, x.double() * (idx >= 0).sum(1, keepdim=True), 0.02)
+        assert no_weights is None
+    tokens, got_idx, _, handle = buffer.dispatch(x, idx, weights, num_experts=E * ranks, **later,
+                                                 defer_epilogue=True).wait()
+    assert torch.equal(tokens, rows) and torch.equal(got_idx, local) and handle.num_recv_tokens == ends[-1]
+    refused(ValueError, "async_with_compute_stream", lambda: buffer.dispatch(x, handle=handle, defer_epilogue=True))
+    refused(ValueError, "async_with_compute_stream", lambda: buffer.combine(tokens, handle, defer_epilogue=True))
+    refused(ValueError, "do_handle_copy", lambda: buffer.dispatch(x, handle=handle, do_handle_copy=True))
+    refused(NotImplementedError, "lb_allocation_plan", lambda: deep_ep.EPBuffer(
+        dist.group.WORLD, lb_allocation_plan_or_num_bytes=1 << 21))
+    refused(AttributeError, "redundant", lambda: buffer.lb_prefetch_weights([], [], None))
+    assert not hasattr(buffer, "lb_reduce_grads") and not hasattr(deep_ep, "BucketBuffer")
+    finish(buffer)
+
+
 def codes(rank: int, ranks: int, store: Any) -> None:
     """Rows of bytes in formats that the library does not know arrive as they are, in the caller's types. vLLM sends
     MXFP8: e4m3 with words of four ue8m0 scales, each for 32 values."""

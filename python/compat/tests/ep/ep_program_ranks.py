@@ -256,10 +256,19 @@ def sglang_both_modes(rank: int, ranks: int, store: Any) -> None:
 
 def sglang_second_version(rank: int, ranks: int, store: Any) -> None:
     """Decode packed by expert, without a wait; prefill by token, cut to what has come; a rank without tokens gives one
-    of no weight."""
+    of no weight. The same calls are made to a buffer of version 2.5."""
     group = meet(rank, ranks, store)
-    buffer = deep_ep.ElasticBuffer(group, num_max_tokens_per_rank=T, hidden=H, num_topk=K, use_fp8_dispatch=True,
-                                   allow_hybrid_mode=False, sl_idx=0, prefer_overlap_with_compute=False)
+    for kind in (deep_ep.ElasticBuffer, deep_ep.EPBuffer):
+        buffer = kind(group, num_max_tokens_per_rank=T, hidden=H, num_topk=K, use_fp8_dispatch=True,
+                      allow_hybrid_mode=False, sl_idx=0, prefer_overlap_with_compute=False)
+        sglang_batches(buffer, rank, ranks)
+        del buffer  # destroys itself
+    deep_ep.destroy_all_managed_nccl_comm()
+    dist.destroy_process_group()
+
+
+def sglang_batches(buffer: deep_ep.ElasticBuffer | deep_ep.EPBuffer, rank: int, ranks: int) -> None:
+    """The two layouts of sglang_second_version."""
     assert buffer.num_bytes > 0
     num_sms = buffer.get_theoretical_num_sms(E * ranks, K)
     num_qps = buffer.get_theoretical_num_qps(num_sms)
@@ -286,7 +295,7 @@ def sglang_second_version(rank: int, ranks: int, store: Any) -> None:
         assert event.event is None
         check_sums(out, x.double() * weights.sum(1, keepdim=True), 0.07)
     assert len(rows) == ends[-1]
-    leave(buffer)
+    dist.barrier()
 
 
 class Dispatch(torch.autograd.Function):

@@ -84,6 +84,7 @@ def test_events() -> None:
 def test_modules() -> None:
     """The names of the original's modules lead to the same classes."""
     for name, classes in (("buffers.legacy", ["Buffer", "Config"]), ("buffers.elastic", ["ElasticBuffer", "EPHandle"]),
+                          ("buffers.ep", ["EPBuffer", "EPHandle"]),
                           ("buffer", ["Buffer"]), ("utils.event", ["EventHandle", "EventOverlap"])):
         module = importlib.import_module(f"deep_ep.{name}")
         assert all(getattr(module, one) is getattr(deep_ep, one) for one in classes)

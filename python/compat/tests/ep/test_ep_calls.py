@@ -114,6 +114,30 @@ V2 = """
     combine(x, handle, topk_weights=None, bias=None, num_sms=0, num_qps=0, previous_event=None,
         previous_event_before_epilogue=None, async_with_compute_stream=False, allocate_on_comm_stream=False)
 """
+V25 = """
+    __init__(group, num_bytes=None, num_max_tokens_per_rank=0, hidden=0, num_topk=0, use_fp8_dispatch=False,
+        lb_allocation_plan_or_num_bytes=0, deterministic=False, allow_hybrid_mode=True, allow_multiple_reduction=True,
+        prefer_overlap_with_compute=True, sl_idx=None, num_allocated_qps=0, num_cpu_timeout_secs=300,
+        num_gpu_timeout_secs=100, explicitly_destroy=False)
+    destroy()
+    get_buffer_size_hint(group, num_max_tokens_per_rank, hidden, num_topk=0, use_fp8_dispatch=False,
+        allow_hybrid_mode=True, allow_multiple_reduction=True)
+    barrier(wait_comm_stream=True, with_cpu_sync=False, sequential=True, context_idx=None)
+    capture()
+    get_comm_stream()
+    get_physical_domain_size()
+    get_logical_domain_size()
+    get_theoretical_num_sms(num_experts, num_topk, num_scaleout_topk=0, rdma_gbs=0, nvlink_gbs=0, sm_read_gbs=0,
+        sm_write_gbs=0)
+    get_theoretical_num_qps(num_sms)
+    dispatch(x, topk_idx=None, topk_weights=None, cumulative_local_expert_recv_stats=None, num_experts=None,
+        num_max_tokens_per_rank=None, expert_alignment=None, num_sms=0, num_qps=0, previous_event=None,
+        async_with_compute_stream=False, allocate_on_comm_stream=False, handle=None, do_handle_copy=False,
+        do_cpu_sync=None, do_expand=False, do_zero_padding=False, use_tma_aligned_col_major_sf=False,
+        defer_epilogue=False)
+    combine(x, handle, topk_weights=None, bias=None, num_sms=0, num_qps=0, previous_event=None,
+        async_with_compute_stream=False, allocate_on_comm_stream=False, defer_epilogue=False)
+"""
 
 
 ENVS = """
@@ -154,7 +178,7 @@ EVENT = """
 
 
 @pytest.mark.parametrize(("owner", "calls"), [
-    (nixl_ep.Buffer, NIXL_EP), (deep_ep.Buffer, LEGACY), (deep_ep.ElasticBuffer, V2), (deep_ep.EventOverlap, EVENT),
-    (envs, ENVS), (math, MATH), (testing, TESTING)])
+    (nixl_ep.Buffer, NIXL_EP), (deep_ep.Buffer, LEGACY), (deep_ep.ElasticBuffer, V2), (deep_ep.EPBuffer, V25),
+    (deep_ep.EventOverlap, EVENT), (envs, ENVS), (math, MATH), (testing, TESTING)])
 def test_calls(owner: Any, calls: str) -> None:
     check_calls(owner, calls)
