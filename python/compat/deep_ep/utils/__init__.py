@@ -2,4 +2,6 @@
 
 from weft_compat_ep._events import EventHandle, EventOverlap
 
-__all__ = ["EventHandle", "EventOverlap"]
+from . import envs, event, math
+
+__all__ = ["EventHandle", "EventOverlap", "envs", "event", "math"]

@@ -11,6 +11,7 @@ from ep_throughput_ranks import CODES, E, H, K, coded, expected, finish, plain, 
 from ep_world import join
 
 import deep_ep
+from deep_ep.utils import refs
 from deep_ep.utils.math import align, per_token_cast_to_fp8
 
 MOST = 64
@@ -193,6 +194,32 @@ def deferred(rank: int, ranks: int, store: Any) -> None:
     finish(buffer)
 
 
+def references(rank: int, ranks: int, store: Any) -> None:
+    """`deep_ep.utils.refs`, with which programs compare: its dispatch and combine have the results of the buffer."""
+    buffer, inputs = begin(rank, ranks, store)
+    x, idx, weights = inputs[rank]
+    experts = E * ranks
+    for sent in (x, per_token_cast_to_fp8(x)):
+        received, got_idx, got_weights, handle, _ = buffer.dispatch(sent, idx, weights, num_experts=experts)
+        rows, local, of_rows, sources, counts = refs.dispatch(sent, idx, weights, MOST, experts)
+        assert same_code(received, rows) and torch.equal(got_idx, local)
+        assert torch.equal(got_weights, of_rows.masked_fill(local < 0, 0))
+        assert torch.equal(handle.recv_src_metadata[:, 0], sources)
+        assert counts.cumsum(0).tolist() == handle.psum_num_recv_tokens_per_scaleup_rank.tolist()
+    y = refs.generate_pre_combine_data(sources, MOST, K, H).masked_fill((local < 0)[:, :, None], 0)
+    mine = refs.generate_pre_combine_data(rank * MOST + torch.arange(len(x)), MOST, K, H)
+    mine = mine.masked_fill((idx < 0)[:, :, None], 0)
+    assert len(x) == 0 or mine.float().std() > 0.5
+    for bias in (None, x, (x, x)):
+        sums, _, _ = buffer.combine(refs.ordered_accumulate(y), handle, bias=bias)
+        want = refs.combine(mine, idx, 1, ranks, experts, bias, True, False)
+        check_sums(sums, want.double(), 0.01)
+        added = 0 if bias is None else (x if isinstance(bias, torch.Tensor) else 2 * x).double()
+        for reduces in ((True, True), (True, False), (False, False)):
+            check_sums(refs.combine(mine, idx, ranks, 1, experts, bias, *reduces), mine.double().sum(1) + added, 0.02)
+    finish(buffer)
+
+
 def codes(rank: int, ranks: int, store: Any) -> None:
     """Rows of bytes in formats that the library does not know arrive as they are, in the caller's types. vLLM sends
     MXFP8: e4m3 with words of four ue8m0 scales, each for 32 values."""
@@ -206,7 +233,7 @@ def codes(rank: int, ranks: int, store: Any) -> None:
         for columns in (False, True):
             given: dict[str, Any] = {"do_expand": True, "use_tma_aligned_col_major_sf": columns}
             packed, _, _, handle, _ = buffer.dispatch(coded(x, code), idx, weights, num_experts=E * ranks,
-                                                      expert_alignment=16, **given)
+                                                      expert_alignment=16, do_cpu_sync=columns, **given)
             slots = handle.recv_src_metadata[:len(rows), 2:].long()
             token, place = (slots >= 0).nonzero(as_tuple=True)
             assert torch.equal(slots >= 0, local >= 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import deep_ep  # noqa: E402
+from deep_ep.utils import gate, testing  # noqa: E402
 from deep_ep.utils import math as arithmetic  # noqa: E402
-from deep_ep.utils import testing  # noqa: E402
 from weft_compat_ep._events import NO_EVENT  # noqa: E402
 
 
@@ -55,6 +57,25 @@ def test_numbers() -> None:
     assert ranks.tolist() == [[3, 1, -1, -1], [0, 2, -1, -1], [-1, -1, -1, -1]]
 
 
+@pytest.mark.parametrize("precise", [True, False])
+@pytest.mark.parametrize("ratio", [1.0, 2.0])
+def test_unbalanced_scores(ratio: float, precise: bool) -> None:
+    tokens, ranks, of_rank, topk = 4096, 8, 4, 4
+    scores = gate.get_unbalanced_scores(tokens, ranks * of_rank, ranks, topk, ratio, precise)
+    assert scores.shape == (tokens, ranks * of_rank) and scores.dtype == torch.float32
+    owners = scores.topk(topk, 1).indices // of_rank
+    sent = torch.zeros((tokens, ranks), device=scores.device).scatter_(1, owners, 1.0).sum(0)
+    assert abs(float(sent[0] / sent[1:].mean()) / ratio - 1) < (0.01 if precise else 0.1)
+    assert float(sent[1:].max() / sent[1:].min()) < (1.01 if precise else 1.2)
+    assert gate.get_unbalanced_scores(0, 16, 4, 2, ratio, precise).shape == (0, 16)
+    assert gate.get_unbalanced_scores(3, 16, 1, 2, ratio, precise).shape == (3, 16)
+    if precise:
+        with pytest.raises(ValueError, match="at least"):
+            gate.get_unbalanced_scores(8, 8, 8, 8, 2.0, True)
+    with pytest.raises(ValueError, match="num_experts 9"):
+        gate.get_unbalanced_scores(8, 9, 8, 1, ratio, precise)
+
+
 def test_timing() -> None:
     calls = []
     mean, least, most = testing.bench(lambda: (calls.append(1), time.sleep(0.001)), 2, 3,
@@ -89,6 +110,8 @@ def test_modules() -> None:
         module = importlib.import_module(f"deep_ep.{name}")
         assert all(getattr(module, one) is getattr(deep_ep, one) for one in classes)
     assert int(deep_ep.__version__.split(".")[0]) == 2
+    subprocess.run([sys.executable, "-c", "import deep_ep; assert deep_ep.utils.math.align(9, 4) == 12; "
+                    "deep_ep.utils.envs.init_seed, deep_ep.utils.event.EventOverlap"], check=True)
 
 
 def test_static_calls() -> None:

@@ -15,7 +15,7 @@ from original_calls import check_calls
 
 import deep_ep
 import nixl_ep
-from deep_ep.utils import envs, math, testing
+from deep_ep.utils import envs, gate, math, refs, testing
 
 NIXL_EP = """
     __init__(disable_ll_nvlink=False, explicitly_destroy=False, rank=0, low_latency_mode=True, group=None,
@@ -162,6 +162,15 @@ MATH = """
     hash_tensors(*tensors)
     count_bytes(*tensors)
 """
+GATE = """
+    get_unbalanced_scores(num_tokens, num_experts, num_ranks, num_topk, ratio, precise)
+"""
+REFS = """
+    dispatch(x, topk_idx, topk_weights, num_max_tokens_per_rank, num_experts)
+    generate_pre_combine_data(src_token_global_idx, num_max_tokens_per_rank, num_topk, hidden)
+    ordered_accumulate(data, initial_value=None)
+    combine(y, topk_idx, num_scaleout_ranks, num_scaleup_ranks, num_experts, bias, reduce_in_local, reduce_in_scaleup)
+"""
 TESTING = """
     flush_l2_cache(enabled=True)
     bench(fn, num_warmups=30, num_tests=30, post_fn=None, flush_l2=True)
@@ -179,6 +188,6 @@ EVENT = """
 
 @pytest.mark.parametrize(("owner", "calls"), [
     (nixl_ep.Buffer, NIXL_EP), (deep_ep.Buffer, LEGACY), (deep_ep.ElasticBuffer, V2), (deep_ep.EPBuffer, V25),
-    (deep_ep.EventOverlap, EVENT), (envs, ENVS), (math, MATH), (testing, TESTING)])
+    (deep_ep.EventOverlap, EVENT), (envs, ENVS), (math, MATH), (testing, TESTING), (gate, GATE), (refs, REFS)])
 def test_calls(owner: Any, calls: str) -> None:
     check_calls(owner, calls)

@@ -28,8 +28,8 @@ def test_killed_rank(device: str) -> None:
         world.close()
 
 
-@pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("codes", 3), ("deferred", 2),
-                                             ("operations", 2), ("mistakes", 2)])
+@pytest.mark.parametrize(("what", "ranks"), [("tokens", 3), ("selections", 3), ("codes", 3), ("references", 3),
+                                             ("deferred", 2), ("operations", 2), ("mistakes", 2)])
 def test_elastic_buffer(what: str, ranks: int, device: str) -> None:
     run("ep_elastic_ranks", what, ranks, device=device)
 
