@@ -50,7 +50,9 @@ static uint64_t end_of(const char *path, int fd) {
 static int query_file(const struct weft_agent_memory *memory, struct weft_memory_status *status) {
   int fd = memory->flags & WEFT_MEMORY_FD ? memory->fd : -1;
   struct stat info;
-  if ((fd >= 0 ? fstat(fd, &info) : stat(memory->path, &info)) != 0)
+  if (fd >= 0 && fstat(fd, &info) != 0)
+    return fail_errno(errno, "cannot stat the file of descriptor %d", fd);
+  if (fd < 0 && stat(memory->path, &info) != 0)
     return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno(errno, "cannot stat %s", memory->path);
   status->flags = WEFT_MEMORY_THERE;
   status->length = S_ISBLK(info.st_mode) ? end_of(memory->path, fd) : (uint64_t)info.st_size;

@@ -148,6 +148,8 @@ static void test_files(void **state) {
   assert_int_equal(weft_agent_query_memory(agent, &what, 0, &status), 0); // it has no name any more, and is there
   assert_true(status.flags == WEFT_MEMORY_THERE && status.length == 12345);
   close(fd);
+  assert_int_equal(weft_agent_query_memory(agent, &what, 0, &status), WEFT_ERR_SYSTEM);
+  assert_non_null(strstr(weft_last_error(), "cannot stat the file of descriptor"));
 }
 
 static void test_refusals(void **state) {
