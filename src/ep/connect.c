@@ -86,16 +86,21 @@ int ep_connect_founder(weft_ep_t *ep, int32_t rank, uint64_t deadline_ns) {
   return connect_rank(ep, rank, true, deadline_ns);
 }
 
-// Names those of `ranks` that have no link.
-static int look_once(weft_ep_t *ep, const int32_t *ranks, size_t count) {
+// TIMEOUT, with the names of those of `ranks` that have no link; 0: all have one.
+static int check_connected(weft_ep_t *ep, const int32_t *ranks, size_t count) {
   struct text missing = {0};
+  bool connected = true;
   ep->engine->hold_links(ep);
-  for (size_t i = 0; i < count; i++)
-    if (!ep_link_find(ep, ranks[i], 0))
-      text_add(&missing, "%s%d", missing.size ? ", " : "", ranks[i]);
+  for (size_t i = 0; i < count; i++) {
+    if (ep_link_find(ep, ranks[i], 0))
+      continue;
+    connected = false;
+    text_add_rank(&missing, ranks[i]);
+  }
   ep->engine->unhold_links(ep);
-  int rc =
-      missing.size == 0 ? 0 : fail(WEFT_ERR_TIMEOUT, "connect: not connected: %s", missing.data ? missing.data : "");
+  if (connected)
+    return 0;
+  int rc = fail(WEFT_ERR_TIMEOUT, "connect: not connected: %s", missing.data ? missing.data : "?");
   text_free(&missing);
   return rc;
 }
@@ -108,7 +113,7 @@ int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t 
     return rc;
   ep->engine->sweep(ep);
   if (timeout_ms == 0)
-    return look_once(ep, ranks, count);
+    return check_connected(ep, ranks, count);
   uint64_t deadline_ns = ep_deadline(timeout_ms);
   struct group_peer peer;
   for (size_t i = 0; i < count; i++) // first the ranks that are present, so that an absent one does not delay them

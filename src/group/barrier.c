@@ -180,10 +180,14 @@ bool group_machine_barrier_missing(const struct group_machine *m, const char *na
   const struct group_barrier *b = find((struct group_machine *)m, name, strlen(name));
   if (!m->view || !b || b->complete)
     return false;
-  for (uint32_t i = 0; i < m->view->count; i++)
-    if (b->come[m->view->members[i].rank] != m->view->members[i].incarnation)
-      text_add(missing, "%s%" PRId32, missing->size ? ", " : "", m->view->members[i].rank);
-  return missing->size > 0;
+  bool found = false;
+  for (uint32_t i = 0; i < m->view->count; i++) {
+    if (b->come[m->view->members[i].rank] == m->view->members[i].incarnation)
+      continue;
+    found = true;
+    text_add_rank(missing, m->view->members[i].rank);
+  }
+  return found;
 }
 
 bool group_barrier_request(struct group_machine *m, struct group_request *request) {

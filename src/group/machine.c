@@ -200,10 +200,14 @@ int group_machine_refused(const struct group_machine *m) {
 }
 
 bool group_machine_missing_founders(const struct group_machine *m, struct text *missing) {
-  for (uint32_t i = 0; i < m->num_founders; i++)
-    if (m->claims[m->founders[i]].incarnation == 0)
-      text_add(missing, "%s%" PRId32, missing->size ? ", " : "", m->founders[i]);
-  return missing->size > 0;
+  bool found = false;
+  for (uint32_t i = 0; i < m->num_founders; i++) {
+    if (m->claims[m->founders[i]].incarnation != 0)
+      continue;
+    found = true;
+    text_add_rank(missing, m->founders[i]);
+  }
+  return found;
 }
 
 int32_t group_machine_lowest_founder(const struct group_machine *m) {

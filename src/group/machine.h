@@ -121,7 +121,8 @@ int group_machine_refused(const struct group_machine *machine); // AUTH while th
 // Adds to `missing` the founders that have no claim yet, separated by ", "; false: there are none.
 bool group_machine_missing_founders(const struct group_machine *machine, struct text *missing);
 int32_t group_machine_lowest_founder(const struct group_machine *machine);
-// Adds to `missing` the members of the newest view that have not arrived at the barrier; false: it is complete.
+// Adds to `missing` the members of the newest view that have not arrived at the barrier; false: it is complete. This
+// result, like those of the two functions above, does not depend on whether there was memory for the text.
 bool group_machine_barrier_missing(const struct group_machine *machine, const char *name, struct text *missing);
 
 #endif

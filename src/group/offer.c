@@ -251,8 +251,13 @@ bool group_machine_change_unknown(const struct group_machine *m) {
 }
 
 bool group_machine_change_missing(const struct group_machine *m, struct text *missing) {
-  for (uint32_t i = 0; i < m->wanted.change->num_add; i++)
-    if (!is_in(m, m->view, m->wanted.change->add[i]) && !is_ready(m, m->wanted.change->add[i]))
-      text_add(missing, "%s%" PRId32, missing->size ? ", " : "", m->wanted.change->add[i]);
-  return missing->size > 0;
+  bool found = false;
+  for (uint32_t i = 0; i < m->wanted.change->num_add; i++) {
+    int32_t rank = m->wanted.change->add[i];
+    if (is_in(m, m->view, rank) || is_ready(m, rank))
+      continue;
+    found = true;
+    text_add_rank(missing, rank);
+  }
+  return found;
 }

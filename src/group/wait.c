@@ -66,11 +66,6 @@ const struct group_member *group_self_in_view(const struct group *group) {
   return self && self->incarnation == group->incarnation ? self : NULL;
 }
 
-// Adds a rank to a list of them.
-static void add_rank(struct text *list, int32_t rank) {
-  text_add(list, "%s%" PRId32, list->size ? ", " : "", rank);
-}
-
 // --- The claim of group_open().
 
 static int check_claim(struct group *group, void *arg) {
@@ -134,8 +129,8 @@ static void missing_ranks(struct group *group, void *arg, struct text *out) {
   struct text ranks = {0};
   for (size_t i = 0; i < wanted->count; i++)
     if (!is_claimed(group, wanted->ranks[i]))
-      add_rank(&ranks, wanted->ranks[i]);
-  text_add(out, "waiting for ranks to be claimed; missing: %s", ranks.data ? ranks.data : "");
+      text_add_rank(&ranks, wanted->ranks[i]);
+  text_add(out, "waiting for ranks to be claimed; missing: %s", ranks.data ? ranks.data : "?");
   text_free(&ranks);
 }
 
@@ -231,7 +226,7 @@ static void missing_founders(struct group *group, void *arg, struct text *out) {
   struct text ranks = {0};
   (void)arg;
   if (group_machine_missing_founders(group->machine, &ranks))
-    text_add(out, "waiting for the founders; missing: %s", ranks.data);
+    text_add(out, "waiting for the founders; missing: %s", ranks.data ? ranks.data : "?");
   else
     text_add(out, "waiting for rank %" PRId32 ", the lowest founder, to create the first view",
              group_machine_lowest_founder(group->machine));
@@ -298,8 +293,8 @@ static void missing_removals(struct group *group, void *arg, struct text *out) {
   struct text ranks = {0};
   for (size_t i = 0; i < leaving->count; i++)
     if (is_in_view(group, leaving, i))
-      add_rank(&ranks, leaving->ranks[i]);
-  text_add(out, "waiting for a view without ranks %s", ranks.data ? ranks.data : "");
+      text_add_rank(&ranks, leaving->ranks[i]);
+  text_add(out, "waiting for a view without ranks %s", ranks.data ? ranks.data : "?");
   text_free(&ranks);
 }
 
@@ -340,7 +335,7 @@ static int check_barrier(struct group *group, void *arg) {
 static void missing_at_barrier(struct group *group, void *arg, struct text *out) {
   struct text ranks = {0};
   group_machine_barrier_missing(group->machine, arg, &ranks);
-  text_add(out, "barrier '%s': waiting for ranks %s", (const char *)arg, ranks.data ? ranks.data : "");
+  text_add(out, "barrier '%s': waiting for ranks %s", (const char *)arg, ranks.data ? ranks.data : "?");
   text_free(&ranks);
 }
 

@@ -187,7 +187,7 @@ static void missing_change(struct group *group, void *arg, struct text *out) {
   struct text ranks = {0};
   (void)arg;
   if (group_machine_change_missing(group->machine, &ranks))
-    text_add(out, "waiting for ranks to offer themselves; missing: %s", ranks.data ? ranks.data : "");
+    text_add(out, "waiting for ranks to offer themselves; missing: %s", ranks.data ? ranks.data : "?");
   else
     text_add(out, "waiting for the changed view to be agreed on");
   text_free(&ranks);

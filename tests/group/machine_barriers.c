@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/allocations.h"
+
 static const char *barrier_name;
 
 static bool barrier_complete(struct world *w) {
@@ -40,6 +42,22 @@ static void barrier_waits_for_all_and_names_the_missing(void **state) {
   world_until(w, barrier_complete, SOON_MS, "the next barrier is complete");
   world_advance(w, 100);
   assert_int_equal(world_keys(w, "/g/barrier/phase 1/"), 0);
+  suite_end(w, true);
+}
+
+// Without memory for the names of the members that are missing, they are missing all the same.
+static void without_memory_a_barrier_is_not_complete(void **state) {
+  (void)state;
+  if (!allocations_counted())
+    skip();
+  struct world *w = suite_found(13, 2);
+  const struct group_machine *first = world_member(w, 0)->machine;
+  struct text missing = {0};
+  assert_int_equal(group_machine_barrier(world_member(w, 0)->machine, "b"), 0);
+  allocations_fail_here(1);
+  assert_true(group_machine_barrier_missing(first, "b", &missing));
+  assert_true(allocations_failed());
+  text_free(&missing);
   suite_end(w, true);
 }
 
@@ -140,6 +158,7 @@ static void barrier_outlives_an_empty_restart(void **state) {
 int suite_run_barriers(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(barrier_waits_for_all_and_names_the_missing),
+      cmocka_unit_test(without_memory_a_barrier_is_not_complete),
       cmocka_unit_test(a_name_serves_once),
       cmocka_unit_test(a_barrier_that_was_given_up_may_be_tried_again),
       cmocka_unit_test(who_reads_the_store_again_still_finds_who_came),

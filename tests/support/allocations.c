@@ -16,6 +16,7 @@ static _Thread_local unsigned depth;
 static atomic_bool for_all;
 static _Atomic uint64_t all_own, all_others, all_maps, all_locks, all_getenvs;
 static _Atomic int64_t until_failure; // 0: none has to fail
+static _Thread_local int64_t until_failure_here;
 static atomic_bool failed;
 static _Atomic int64_t live;
 
@@ -51,6 +52,11 @@ void allocations_end_all(struct allocations *sum) {
 void allocations_fail(uint64_t n) {
   failed = false;
   until_failure = (int64_t)n;
+}
+
+void allocations_fail_here(uint64_t n) {
+  failed = false;
+  until_failure_here = (int64_t)n;
 }
 
 bool allocations_failed(void) {
@@ -92,7 +98,8 @@ static void count(const void *caller) {
 
 // Whether this allocation has to fail.
 static bool fails(void) {
-  if (until_failure <= 0 || atomic_fetch_sub(&until_failure, 1) != 1)
+  bool here = until_failure_here > 0 && --until_failure_here == 0;
+  if (!here && (until_failure <= 0 || atomic_fetch_sub(&until_failure, 1) != 1))
     return false;
   failed = true;
   errno = ENOMEM;

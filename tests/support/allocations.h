@@ -29,7 +29,9 @@ void allocations_end_all(struct allocations *sum);
 
 // Makes the n-th allocation of this process from now on fail (the first is 1), and no other; 0: none.
 void allocations_fail(uint64_t n);
-// Whether that allocation has failed.
+// The same for the allocations of the calling thread.
+void allocations_fail_here(uint64_t n);
+// Whether the allocation that had to fail has failed.
 bool allocations_failed(void);
 
 // Allocations of this process that have not been freed.

@@ -1,6 +1,7 @@
 // A string that grows.
 #include "base/text/text.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,10 @@ void text_add(struct text *text, const char *format, ...) {
     text->size += (size_t)need;
   }
   va_end(again);
+}
+
+void text_add_rank(struct text *list, int32_t rank) {
+  text_add(list, "%s%" PRId32, list->size ? ", " : "", rank);
 }
 
 void text_fit(char *to, size_t size, const char *text) {

@@ -15,6 +15,8 @@ struct text {
 
 void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *text, const void *bytes, size_t size);
+// Adds a rank to a list of ranks that are separated by ", ".
+void text_add_rank(struct text *list, int32_t rank);
 
 // The plural ending of a noun after a number: "1 rank", "2 ranks".
 static inline const char *text_s(uint64_t count) {

@@ -3,13 +3,17 @@
 #include "base/text/text.h"
 #include "ep/host/host.h"
 
-// Names the ranks that are missing in an operation, in an error message.
-static int name_lost(const struct ep_op *op, uint64_t number) {
+// PEER_LOST, with the names of the ranks that are missing in the operation; 0: none is.
+static int check_complete(const struct ep_op *op, uint64_t number) {
   struct text names = {0};
-  for (uint32_t i = 0; i < op->num_members; i++)
-    if (!op->members[i].received)
-      text_add(&names, "%s%d", names.size ? ", " : "", op->members[i].rank);
-  if (names.size == 0)
+  bool complete = true;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    if (op->members[i].received)
+      continue;
+    complete = false;
+    text_add_rank(&names, op->members[i].rank);
+  }
+  if (complete)
     return 0;
   int rc = fail(WEFT_ERR_PEER_LOST, "barrier: operation %llu continued without rank %s", (unsigned long long)number,
                 names.data ? names.data : "?");
@@ -17,8 +21,8 @@ static int name_lost(const struct ep_op *op, uint64_t number) {
   return rc;
 }
 
-// Whether a member dispatched tokens in this operation, which is a barrier to this rank.
-static int check_barrier(const struct ep_op *op) {
+// PROTOCOL: in this operation, which is a barrier to this rank, another member dispatched or combined.
+static int check_kinds(const struct ep_op *op) {
   for (uint32_t i = 0; i < op->num_members; i++) {
     const struct ep_member *member = &op->members[i];
     if (member->link && member->received && member->kind != EP_KIND_BARRIER)
@@ -42,9 +46,9 @@ int ep_host_barrier(weft_ep_t *ep) {
   ep->host->halfway = rc == WEFT_ERR_CANCELED ? number + 1 : 0;
   if (rc != 0)
     return rc;
-  rc = check_barrier(op);
+  rc = check_kinds(op);
   if (rc == 0)
-    rc = name_lost(op, number);
+    rc = check_complete(op, number);
   ep_op_end(ep, op);
   return rc;
 }

@@ -94,11 +94,67 @@ static void every_allocation_may_fail(void **state) {
   assert_true(n > 50 && n < ROUNDS_MAX);
 }
 
+// --- Without memory for the names of missing ranks in its error message, a call fails all the same.
+
+static void connect_fails_without_memory_for_names(void **state) {
+  (void)state;
+  static const int32_t absent = 1;
+  weft_store_t *store;
+  weft_ep_t *ep;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options = small(store, 0);
+  assert_int_equal(weft_ep_open(&ep, &options, SOON_MS), 0);
+  allocations_fail_here(1);
+  assert_int_equal(weft_ep_connect(ep, &absent, 1, 0), WEFT_ERR_TIMEOUT);
+  assert_true(allocations_failed());
+  assert_string_equal(weft_last_error(), "connect: not connected: ?");
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
+static void *take_part_once(void *arg) {
+  weft_ep_t *ep = arg;
+  bool done = weft_ep_activate(ep, SOON_MS) == 0 && weft_ep_barrier(ep) == 0;
+  weft_ep_close(ep); // without leaving the group
+  return done ? ep : NULL;
+}
+
+static void a_barrier_fails_without_memory_for_names(void **state) {
+  (void)state;
+  static const int32_t founders[] = {0, 1};
+  weft_store_t *store;
+  weft_ep_t *eps[2];
+  pthread_t other;
+  void *done;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  for (int32_t rank = 0; rank < 2; rank++) {
+    struct weft_ep_options options = small(store, rank);
+    options.founders = founders;
+    options.num_founders = 2;
+    assert_int_equal(weft_ep_open(&eps[rank], &options, SOON_MS), 0);
+  }
+  assert_int_equal(pthread_create(&other, NULL, take_part_once, eps[1]), 0);
+  assert_int_equal(weft_ep_activate(eps[0], SOON_MS), 0);
+  assert_int_equal(weft_ep_barrier(eps[0]), 0);
+  pthread_join(other, &done);
+  assert_non_null(done);
+  allocations_fail_here(1);
+  assert_int_equal(weft_ep_barrier(eps[0]), WEFT_ERR_PEER_LOST);
+  assert_true(allocations_failed());
+  assert_string_equal(weft_last_error(), "barrier: operation 1 continued without rank ?");
+  weft_ep_close(eps[0]);
+  weft_store_close(store);
+}
+
 int main(void) {
   if (!allocations_counted()) {
     print_message("skipped: a sanitizer has an allocator of its own\n");
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(connect_fails_without_memory_for_names),
+      cmocka_unit_test(a_barrier_fails_without_memory_for_names),
+      cmocka_unit_test(every_allocation_may_fail),
+  };
   return cmocka_run_group_tests_name("ep_out_of_memory", tests, NULL, NULL);
 }

@@ -228,7 +228,7 @@ static int name_members(int rc, const struct group_view *view, uint64_t bits, co
   struct text names = {0};
   for (uint32_t m = 0; view && m < view->count && m < 64; m++)
     if (bits >> m & 1)
-      text_add(&names, "%s%d", names.size ? ", " : "", view->members[m].rank);
+      text_add_rank(&names, view->members[m].rank);
   rc = fail(rc, "%s rank %s", format_begin, names.data ? names.data : "?");
   text_free(&names);
   return rc;
