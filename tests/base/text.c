@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/allocations.h"
+
 static void pieces_are_joined_in_order(void **state) {
   (void)state;
   struct text text = {0};
@@ -82,6 +84,26 @@ static void taking_nothing_gives_an_empty_string(void **state) {
   free(taken);
 }
 
+static void a_part_of_a_text_is_not_taken_for_all_of_it(void **state) {
+  (void)state;
+  if (!allocations_counted())
+    skip();
+  int64_t live = allocations_live();
+  struct text text = {0};
+  text_add(&text, "the beginning");
+  allocations_fail_here(1);
+  text_add(&text, "%0200d", 0); // needs more memory than the beginning has
+  assert_true(allocations_failed());
+  text_add(&text, "the end");
+  assert_true(text.failed);
+  assert_null(text_take(&text));
+  assert_int_equal(allocations_live(), live);
+  assert_false(text.failed); // it may be used again
+  text_add(&text, "anew");
+  assert_string_equal(text.data, "anew");
+  text_free(&text);
+}
+
 static void what_is_cut_says_so_behind_a_whole_word(void **state) {
   (void)state;
   char to[16];
@@ -117,6 +139,7 @@ int main(void) {
       cmocka_unit_test(bytes_may_hold_nul),
       cmocka_unit_test(taking_hands_over_and_empties),
       cmocka_unit_test(taking_nothing_gives_an_empty_string),
+      cmocka_unit_test(a_part_of_a_text_is_not_taken_for_all_of_it),
       cmocka_unit_test(what_is_cut_says_so_behind_a_whole_word),
       cmocka_unit_test(freeing_twice_or_unused_is_harmless),
   };

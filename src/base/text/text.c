@@ -71,6 +71,8 @@ void text_fit(char *to, size_t size, const char *text) {
 char *text_take(struct text *text) {
   if (!text->data)
     text_add_bytes(text, "", 0);
+  if (text->failed) // a part of the text could be taken for all of it
+    text_free(text);
   char *data = text->data;
   *text = (struct text){0};
   return data;

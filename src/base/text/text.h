@@ -32,7 +32,7 @@ static inline bool text_continues(char byte) {
 // whole word, or with "..." behind a whole character if it is one long word.
 void text_fit(char *to, size_t size, const char *text);
 
-// Returns the string, which the caller frees (never NULL unless memory ran out), and empties `text`.
+// Returns the string, which the caller frees, and empties `text`. NULL: memory ran out, now or for an earlier addition.
 char *text_take(struct text *text);
 void text_free(struct text *text);
 
