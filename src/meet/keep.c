@@ -169,6 +169,7 @@ static void *run(void *arg) {
   uint64_t renew_ns = clock_deadline_ms(MEET_RENEW_MS);
   pthread_mutex_lock(&meet->lock);
   while (!meet->stop) {
+    uint64_t wakes = meet->wakes;
     if (judge_one(meet) || clear_one(meet))
       continue;
     if (meet->reread)
@@ -178,7 +179,7 @@ static void *run(void *arg) {
       renew(meet);
     }
     struct timespec wake = clock_timespec(renew_ns);
-    if (!meet->stop)
+    if (meet->wakes == wakes) // else there is work since, which came while the lock was given away
       pthread_cond_timedwait(&meet->work, &meet->lock, &wake);
   }
   pthread_mutex_unlock(&meet->lock);
@@ -196,7 +197,7 @@ void meet_keeper_stop(struct meet *meet) {
     return;
   pthread_mutex_lock(&meet->lock);
   meet->stop = true;
-  pthread_cond_signal(&meet->work);
+  meet_wake_keeper(meet);
   pthread_mutex_unlock(&meet->lock);
   pthread_join(meet->keeper, NULL);
   meet->keeps = false;

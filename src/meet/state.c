@@ -86,9 +86,14 @@ void meet_worker_free(struct meet_worker *worker) {
   *worker = (struct meet_worker){0};
 }
 
+void meet_wake_keeper(struct meet *meet) {
+  meet->wakes++;
+  pthread_cond_signal(&meet->work);
+}
+
 void meet_state_changed(struct meet *meet) {
   pthread_cond_broadcast(&meet->changed);
-  pthread_cond_signal(&meet->work);
+  meet_wake_keeper(meet);
   eventfd_write(meet->waker, 1); // full: it is awake
 }
 
@@ -124,7 +129,7 @@ void meet_state_suspect(struct meet *meet, uint32_t rank, const char *why) {
   log_debug("meet %s: rank %u seems dead: %s", meet->id, rank, why);
   free(worker->why);
   worker->why = strdup(why);
-  pthread_cond_signal(&meet->work);
+  meet_wake_keeper(meet);
 }
 
 void meet_state_lost(struct meet *meet, uint32_t rank) {

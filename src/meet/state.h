@@ -22,7 +22,7 @@ enum {
   MEET_PLACE_SIZE = BOOT_ID_SIZE + 24,
   MEET_KEY_SIZE = 512,
   MEET_TTL_S = 5,         // longer than any pause of a thread on a host where all processors are busy measuring
-  MEET_RENEW_MS = 1000,   //
+  MEET_RENEW_MS = 1000,   // between two renewals of the lease
   MEET_SILENCE_MS = 3000, // a wait ends when the store has not answered for so long
   MEET_GRACE_MS = 1000,   // workers with different settings stay so long, so that others that start then see them
 };
@@ -72,7 +72,9 @@ struct meet {
 
   pthread_mutex_t lock;   // guards everything below
   pthread_cond_t changed; // waiting calls check again. CLOCK_MONOTONIC
-  pthread_cond_t work;    // the keeper has something to do. CLOCK_MONOTONIC
+  pthread_cond_t work;    // the keeper has something to do: see meet_wake_keeper(). CLOCK_MONOTONIC
+  uint64_t wakes;         // how often it was woken: it gives the lock away to call the store, and does not sleep then
+                          // if this has changed
   uint64_t changes;       // number of events of the store so far
   bool stop;
   bool leaving;
@@ -116,6 +118,8 @@ void meet_state_read(struct meet *meet, const struct weft_store_list *list);
 void meet_state_suspect(struct meet *meet, uint32_t rank, const char *why);
 // The rank is dead; the keeper informs the others.
 void meet_state_lost(struct meet *meet, uint32_t rank);
+// Wakes the thread of keep.c.
+void meet_wake_keeper(struct meet *meet);
 // Wakes all waiting calls and both threads.
 void meet_state_changed(struct meet *meet);
 uint32_t meet_state_come(const struct meet *meet); // number of claims of this meeting

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "cmocka_all.h"
+#include "meet/state.h"
 #include "support/local_store.h"
 #include "support/sanitized.h"
 #include <netinet/in.h>
@@ -455,6 +456,60 @@ static void a_caller_for_whom_there_is_no_descriptor_costs_no_processor(void **s
   expect_empty();
 }
 
+// --- A sign of death that comes while the keeper waits for the store's answer, and not for work.
+
+static struct {
+  struct meet *_Atomic meet; // its keeper sees such a sign of rank 1 during its next renewal; NULL: nobody's does
+  atomic_bool seen;
+  bool slept; // the keeper went to sleep before it looked; with the lock of `meet`
+} sign;
+
+int __real_weft_store_lease_keepalive(weft_store_t *of, int64_t lease, int64_t *ttl_s);
+int __wrap_weft_store_lease_keepalive(weft_store_t *of, int64_t lease, int64_t *ttl_s);
+int __wrap_weft_store_lease_keepalive(weft_store_t *of, int64_t lease, int64_t *ttl_s) {
+  int err = __real_weft_store_lease_keepalive(of, lease, ttl_s);
+  struct meet *meet = sign.meet;
+  if (meet && !sign.seen && pthread_equal(meet->keeper, pthread_self())) {
+    meet_report_lost(meet, 1, "it is told so");
+    sign.seen = true;
+  }
+  return err;
+}
+
+int __real_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *until) {
+  struct meet *meet = sign.meet;
+  if (meet && condition == &meet->work && meet->workers[1].suspect)
+    sign.slept = true;
+  return __real_pthread_cond_timedwait(condition, lock, until);
+}
+
+static void a_sign_of_death_during_a_renewal_is_looked_at_before_a_sleep(void **state) {
+  struct worker workers[2] = {0};
+  (void)state;
+  for (int i = 0; i < 2; i++)
+    start(&workers[i], 2);
+  for (int i = 0; i < 2; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_int_equal(workers[i].err, 0);
+  }
+  int first = meet_rank(workers[0].meet) == 0 ? 0 : 1;
+  struct meet *meet = workers[first].meet;
+  pthread_mutex_lock(&meet->lock);
+  sign.meet = meet;
+  while (!sign.seen || meet->workers[1].suspect)
+    pthread_cond_wait(&meet->changed, &meet->lock);
+  sign.meet = NULL;
+  bool slept = sign.slept;
+  enum meet_end end = meet->workers[1].end;
+  pthread_mutex_unlock(&meet->lock);
+  for (int i = 0; i < 2; i++)
+    meet_close(workers[i].meet);
+  assert_false(slept);
+  assert_int_equal(end, MEET_LOST);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_take_ranks_and_exchange),
@@ -471,6 +526,7 @@ int main(void) {
       cmocka_unit_test(an_error_that_follows_from_a_death_is_told_as_that),
       cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
       cmocka_unit_test(what_is_no_claim_harms_nobody),
+      cmocka_unit_test(a_sign_of_death_during_a_renewal_is_looked_at_before_a_sleep),
       cmocka_unit_test(one_worker_needs_nobody),
       cmocka_unit_test(a_caller_for_whom_there_is_no_descriptor_costs_no_processor),
   };
