@@ -13,6 +13,7 @@ enum {
   EP_MAX_EXPERTS = 256,             // experts per rank
   EP_MAX_SCALES = 512,              // bytes of a row's scales, on CUDA memory: enough for EP_MAX_HIDDEN
   EP_MAX_CAPACITY = 4096,           // rank indices of a group
+  EP_MAX_ALIGNMENT = 256,           // rows to whose multiples the part of an expert is aligned (PACKED)
   EP_DEPTH = 2,                     // operations that may be open at once
   EP_MAX_COMBINES = 4096,           // combines of one operation
 };

@@ -39,13 +39,11 @@ static int check_send(weft_ep_t *ep, const struct weft_ep_dispatch_args *args) {
   return ep->engine->check_send(ep, args);
 }
 
-enum { MOST_ALIGNMENT = 256 };
-
 // Checks the fields that only PACKED has.
 static int check_packed(const struct weft_ep_recv_args *recv) {
-  if (recv->layout == WEFT_EP_PACKED && recv->alignment > MOST_ALIGNMENT)
+  if (recv->layout == WEFT_EP_PACKED && recv->alignment > EP_MAX_ALIGNMENT)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: alignment is %u; it must be from 1 to %d rows", recv->alignment,
-                MOST_ALIGNMENT);
+                EP_MAX_ALIGNMENT);
   const char *stray = recv->alignment > 1                       ? "alignment"
                       : recv->flags & WEFT_EP_RECV_ZERO_PADDING ? "ZERO_PADDING"
                       : recv->slot                              ? "slot"

@@ -6,8 +6,6 @@
 #include "ep/core/engine.h"
 #include "ep/core/route.h"
 
-enum { MAX_ALIGNMENT = 256 };
-
 // --- its life ---
 
 static int check_option(const char *name, uint32_t value, uint32_t most, const char *of) {
@@ -25,14 +23,14 @@ static int complete(const weft_ep_t *ep, struct weft_ep_route_options *options) 
   if (rc == 0)
     rc = check_option("topk", options->topk, group->topk, "as the group was opened");
   if (rc == 0)
-    rc = check_option("alignment", options->alignment, MAX_ALIGNMENT, "and 1 by default");
+    rc = check_option("alignment", options->alignment, EP_MAX_ALIGNMENT, "and 1 by default");
   if (rc != 0)
     return rc;
   options->max_tokens = options->max_tokens ? options->max_tokens : group->max_tokens;
   options->topk = options->topk ? options->topk : group->topk;
   options->alignment = options->alignment ? options->alignment : 1;
   // All selections of all rows, and the room between the parts of experts, have row numbers.
-  uint32_t most = ((uint32_t)INT32_MAX - EP_MAX_EXPERTS * MAX_ALIGNMENT) / options->topk;
+  uint32_t most = ((uint32_t)INT32_MAX - EP_MAX_EXPERTS * EP_MAX_ALIGNMENT) / options->topk;
   uint64_t all = (uint64_t)group->max_tokens * ep->capacity;
   if (options->max_rows > most)
     return fail(WEFT_ERR_INVALID, "route_create: max_rows is %u; with top-%u want at most %u, which can be numbered",
