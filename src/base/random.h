@@ -22,6 +22,13 @@ static inline uint64_t random_mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// A hash of a string's bytes; `hash` is a seed, or the hash of what precedes the string.
+static inline uint64_t random_mix_text(uint64_t hash, const char *text) {
+  for (; *text; text++)
+    hash = random_mix(hash ^ (unsigned char)*text);
+  return hash;
+}
+
 // The next number of a stream; `*state` is the position in the stream.
 static inline uint64_t random_next(uint64_t *state) {
   uint64_t x = *state;

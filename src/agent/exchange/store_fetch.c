@@ -19,10 +19,7 @@ static uint64_t ttl_ns(const struct agent_store_thread *store_thread) {
 }
 
 static uint32_t chain_of(const char *name) {
-  uint64_t hash = 0;
-  for (; *name; name++)
-    hash = random_mix(hash ^ (unsigned char)*name);
-  return (uint32_t)(hash % STORE_THREAD_NAMES);
+  return (uint32_t)(random_mix_text(0, name) % STORE_THREAD_NAMES);
 }
 
 static struct store_name *find(struct agent_store_thread *store_thread, const char *name) {

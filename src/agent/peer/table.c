@@ -49,10 +49,7 @@ int agent_peer_living(weft_agent_t *agent, weft_peer_t id, struct agent_peer **p
 }
 
 static uint32_t hash_name(const char *name) {
-  uint64_t hash = 0;
-  for (; *name; name++)
-    hash = random_mix(hash ^ (unsigned char)*name);
-  return (uint32_t)hash;
+  return (uint32_t)random_mix_text(0, name);
 }
 
 struct agent_peer *agent_peer_named(weft_agent_t *agent, const char *name) {

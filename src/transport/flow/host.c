@@ -7,11 +7,8 @@
 
 void flow_host(uint64_t *host, uint64_t *net) {
   char boot[BOOT_ID_SIZE];
-  uint64_t hash = 1;
   boot_id_read(boot); // "" where /proc is not there
-  for (const char *c = boot; *c; c++)
-    hash = random_mix(hash ^ (unsigned char)*c);
   struct stat status = {0};
-  *host = hash;
+  *host = random_mix_text(1, boot);
   *net = stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0;
 }

@@ -47,14 +47,8 @@ static int name_host(struct shm_worker *worker, const char *extra) {
   int rc = boot_id_read(boot);
   if (rc != 0)
     return rc;
-  for (int half = 0; half < 2; half++) {
-    uint64_t hash = (uint64_t)half;
-    for (const char *c = boot; *c; c++)
-      hash = random_mix(hash ^ (unsigned char)*c);
-    for (const char *c = extra; *c; c++)
-      hash = random_mix(hash ^ (unsigned char)*c);
-    worker->host[half] = hash;
-  }
+  for (int half = 0; half < 2; half++)
+    worker->host[half] = random_mix_text(random_mix_text((uint64_t)half, boot), extra);
   struct stat status;
   if (stat("/proc/self/ns/pid", &status) != 0)
     return fail_errno(errno, "cannot find out which pid namespace this is");
