@@ -100,6 +100,24 @@ int ep_window_private(struct ep_window *window, size_t size) {
   return 0;
 }
 
+uint32_t ep_window_take_fds(struct msghdr *packet, int *fds, uint32_t cap) {
+  uint32_t count = 0;
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+      continue;
+    size_t got = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < got; i++, count++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      if (count < cap)
+        fds[count] = fd;
+      else
+        close(fd);
+    }
+  }
+  return count;
+}
+
 void ep_window_discard(struct ep_window *window) {
   size_t first = (size_t)sysconf(_SC_PAGESIZE);
   if (window->size > first) // if the kernel refuses, the pages stay until the window is released

@@ -3,6 +3,8 @@
 #define EP_CORE_WINDOW_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
 
 struct ep_window {
   void *memory; // NULL: none
@@ -12,6 +14,10 @@ struct ep_window {
 // Creates `size` bytes of zeros (whole pages), all of them allocated, mapped and sealed against resizing. `*fd` is the
 // descriptor to send to the peer; the caller closes it after that. LIMIT or NOMEM: there is not enough memory.
 int ep_window_create(struct ep_window *window, size_t size, int *fd);
+
+// Takes the descriptors of a packet: the first `cap` are stored in fds[cap], and others are closed. Returns how many
+// there were.
+uint32_t ep_window_take_fds(struct msghdr *packet, int *fds, uint32_t cap);
 
 // Maps a peer's memfd. PROTOCOL: it has another size, or can still be resized. The caller keeps the descriptor.
 int ep_window_map(struct ep_window *window, size_t size, int fd);

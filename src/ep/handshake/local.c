@@ -54,26 +54,6 @@ static int send_message(weft_ep_t *ep, int socket, const struct ep_handshake_mes
   return 0;
 }
 
-// Takes the descriptors of a packet: the first EP_FDS are stored in fds, and others are closed. Returns how many there
-// were.
-static uint32_t take_fds(struct msghdr *packet, int fds[EP_FDS]) {
-  uint32_t count = 0;
-  for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-      continue;
-    size_t got = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < got; i++, count++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      if (count < EP_FDS)
-        fds[count] = fd;
-      else
-        close(fd);
-    }
-  }
-  return count;
-}
-
 // A valid handshake message passes exactly its windows. `cut`: there were more descriptors than could be received.
 static int check_fds(const weft_ep_t *ep, const struct ep_handshake_message *message, uint32_t count, bool cut) {
   bool windows = message->kind == EP_HELLO || message->kind == EP_WELCOME;
@@ -105,7 +85,7 @@ static int receive_message(weft_ep_t *ep, int socket, struct ep_handshake_messag
     return fail_socket(errno, "cannot receive a handshake message");
   if (size == 0)
     return fail(WEFT_ERR_PEER_LOST, "the peer hung up");
-  uint32_t count = take_fds(&packet, fds);
+  uint32_t count = ep_window_take_fds(&packet, fds, EP_FDS);
   int rc = ep_handshake_message_check(ep, message, (size_t)size);
   return rc == 0 ? check_fds(ep, message, count, packet.msg_flags & MSG_CTRUNC) : rc;
 }

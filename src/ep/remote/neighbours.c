@@ -157,25 +157,6 @@ static void take(weft_ep_t *ep, const struct ep_link *carrier, const struct offe
     notify(area, source);
 }
 
-// Returns the first descriptor of a packet, and closes the others. -1: there is none.
-static int take_fd(struct msghdr *packet) {
-  int first = -1;
-  for (struct cmsghdr *header = CMSG_FIRSTHDR(packet); header; header = CMSG_NXTHDR(packet, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-      continue;
-    size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; i++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      if (first < 0)
-        first = fd;
-      else
-        close(fd);
-    }
-  }
-  return first;
-}
-
 static bool is_offer(const weft_ep_t *ep, const struct ep_link *carrier, const struct offer *offer, size_t size) {
   return size == sizeof *offer && offer->magic == magic && offer->version == EP_LAYOUT_VERSION && offer->number != 0 &&
          offer->number >> EP_AREA_BITS == 0 && offer->source >= 0 && (uint32_t)offer->source < ep->capacity &&
@@ -194,7 +175,8 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
   ssize_t size = recvmsg(link->socket, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0)
     return errno == EAGAIN || errno == EINTR ? 0 : EPIPE;
-  int fd = take_fd(&packet); // an empty packet may have descriptors, too
+  int fd = -1;
+  ep_window_take_fds(&packet, &fd, 1); // an empty packet may have descriptors, too
   bool good = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
   if (good && fd >= 0) { // else this process cannot open more descriptors
     pthread_mutex_lock(&ep->links.lock);
