@@ -256,13 +256,6 @@ bool meet_same_host(const struct meet *meet, uint32_t a, uint32_t b) {
   return meet_same_machine(meet, a, b) && strcmp(meet_host(meet, a), meet_host(meet, b)) == 0;
 }
 
-void meet_report_lost(struct meet *meet, uint32_t rank, const char *why) {
-  pthread_mutex_lock(&meet->lock);
-  if (rank < meet->size && rank != meet->rank)
-    meet_state_suspect(meet, rank, why);
-  pthread_mutex_unlock(&meet->lock);
-}
-
 bool meet_lost(const struct meet *given, uint32_t *rank, char *why, size_t cap) {
   struct meet *meet = (struct meet *)given; // its lock is taken
   if (!atomic_load_explicit(&meet->lost, memory_order_relaxed))

@@ -78,9 +78,6 @@ int meet_barrier(struct meet *meet, const char *name, uint32_t timeout_ms);
 // event, with its text. 0: no such event became known within two seconds; the last error is unchanged then.
 int meet_cause(struct meet *meet, int err);
 
-// Reports that this rank is dead (a link broke, a child ended): all workers are informed, and its keys are removed.
-// Returns at once.
-void meet_report_lost(struct meet *meet, uint32_t rank, const char *why);
 // Whether a worker is known to be dead or has failed. `*rank` is the first such worker, why[cap] gets a text; either
 // may be NULL. It does not wait and is cheap enough for a loop.
 bool meet_lost(const struct meet *meet, uint32_t *rank, char *why, size_t cap);

@@ -31,6 +31,13 @@ static void expect_empty(void) {
   weft_store_list_free(list);
 }
 
+// A sign of death, as by a connection that broke.
+static void report_lost(struct meet *meet, uint32_t rank, const char *why) {
+  pthread_mutex_lock(&meet->lock);
+  meet_state_suspect(meet, rank, why);
+  pthread_mutex_unlock(&meet->lock);
+}
+
 struct worker {
   pthread_t thread;
   struct meet *meet;
@@ -271,7 +278,7 @@ static void a_death_that_one_saw_is_known_to_all(void **state) {
   }
   pthread_join(workers[2].thread, NULL);
   struct worker *by = &workers[0]; // it has opened, as the third one has been at a step with it
-  meet_report_lost(by->meet, meet_rank(workers[2].meet), "its link broke");
+  report_lost(by->meet, meet_rank(workers[2].meet), "its link broke");
   for (int i = 0; i < 2; i++) {
     pthread_join(workers[i].thread, NULL);
     assert_int_equal(workers[i].err, WEFT_ERR_PEER_LOST);
@@ -295,7 +302,7 @@ static void who_leaves_because_of_a_death_says_whose(void **state) {
     pthread_join(workers[i].thread, NULL);
   char wanted[64];
   snprintf(wanted, sizeof wanted, "rank %u on here", meet_rank(workers[2].meet));
-  meet_report_lost(workers[1].meet, meet_rank(workers[2].meet), "its link broke");
+  report_lost(workers[1].meet, meet_rank(workers[2].meet), "its link broke");
   meet_close(workers[1].meet); // before its keeper can have told
   pthread_join(workers[0].thread, NULL);
   assert_int_equal(workers[0].err, WEFT_ERR_PEER_LOST);
@@ -318,7 +325,7 @@ static void an_error_that_follows_from_a_death_is_told_as_that(void **state) {
     pthread_join(workers[i].thread, NULL);
     assert_int_equal(workers[i].err, 0);
   }
-  meet_report_lost(workers[0].meet, meet_rank(workers[2].meet), "its link broke");
+  report_lost(workers[0].meet, meet_rank(workers[2].meet), "its link broke");
   for (int i = 0; i < 2; i++) { // the second one has to hear of it first
     fail(WEFT_ERR_NOT_FOUND, "its owner has deregistered the region");
     assert_int_equal(meet_cause(workers[i].meet, WEFT_ERR_NOT_FOUND), WEFT_ERR_PEER_LOST);
@@ -470,7 +477,7 @@ int __wrap_weft_store_lease_keepalive(weft_store_t *of, int64_t lease, int64_t *
   int err = __real_weft_store_lease_keepalive(of, lease, ttl_s);
   struct meet *meet = sign.meet;
   if (meet && !sign.seen && pthread_equal(meet->keeper, pthread_self())) {
-    meet_report_lost(meet, 1, "it is told so");
+    report_lost(meet, 1, "it is told so");
     sign.seen = true;
   }
   return err;
