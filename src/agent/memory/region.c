@@ -162,9 +162,8 @@ static int add_locked(weft_agent_t *agent, struct agent_region *region) {
   if (rc == 0)
     rc = agent_region_enroll(agent, region);
   if (rc != 0) {
-    int kept = rc;
     free_alone(agent, region);
-    return kept;
+    return rc;
   }
   region->id = agent->next_region++;
   agent_ranges_add(&agent->self.regions, &region, 1);

@@ -126,12 +126,12 @@ struct agent_pairs {
   uint32_t count;
 };
 
-// Merges pairs of descriptors into pieces: pairs that are adjacent on both sides, within the same two regions, become
-// one piece.
+// Checks the options and the two lists, and fills in `pairs`.
 int agent_pairs_check(const weft_dlist_t *local, const weft_dlist_t *remote,
                       const struct weft_transfer_options *options, struct agent_pairs *pairs);
-// Fills in the transfer's num_pairs, num_pieces, pieces (addresses and lengths), piece_of, bytes; `first[p]` is the
-// first pair of piece p, in spans. [allocates]
+// Merges pairs that are adjacent on both sides, within the same two regions, into one piece. Fills in the transfer's
+// num_pairs, num_pieces, pieces (addresses and lengths), piece_of and bytes. (*local)[p] and (*remote)[p] are the
+// regions of piece p; the caller frees both arrays. [allocates]
 int agent_pairs_merge(const struct agent_pairs *pairs, weft_transfer_t *transfer, struct agent_region ***local,
                       struct agent_region ***remote);
 

@@ -103,7 +103,6 @@ struct shm_peer {
   struct shm_slot *slot;
   unsigned char *ring;
   uint32_t index; // of the slot
-  uint64_t owner; // what the slot's `owner` was set to
   pid_t pid;
   uint64_t cookie; // of its worker
   struct shm_trust trust;
@@ -169,8 +168,8 @@ void shm_disconnect(struct transport_peer *peer);
 void shm_peer_lost(struct shm_peer *peer, int err, const char *why);
 void shm_peer_free(struct shm_peer *peer);
 
-// request_queue.c: messages on their way out, and the ends of requests Sends waiting messages, as far as the ring has
-// room. If another thread is sending, that thread checks again instead.
+// request_queue.c: messages on their way out, and the ends of requests
+// Sends waiting messages, as far as the ring has room. If another thread is sending, that thread checks again instead.
 void shm_queue_send(struct shm_peer *peer);
 // Queues the message of a request whose pieces have been moved, and sends waiting messages.
 void shm_queue_message(struct shm_peer *peer, struct shm_op *op);
@@ -215,14 +214,16 @@ void shm_unprepare(struct transport_request *request);
 int shm_post(struct transport_request *request);
 void shm_cancel(struct transport_request *request);
 
-// request_move.c Moves up to that many stretches of the request's pieces; true: all have been moved or have failed.
+// request_move.c
+// Moves up to that many stretches of the request's pieces; true: all have been moved or have failed.
 bool shm_move(struct shm_op *op, uint32_t stretches);
 // Passes a large request to progress(). Any thread.
 void shm_move_later(struct shm_op *op);
 // Part of progress(): returns the number of requests that were advanced.
 uint32_t shm_move_on(struct shm_worker *worker);
 
-// request_walk.c The piece has been moved: advances to the next one.
+// request_walk.c
+// The piece has been moved: advances to the next one.
 static inline void shm_walk_done(struct shm_walk *walk) {
   if (walk->request->status)
     walk->request->status[walk->at] = 0;
