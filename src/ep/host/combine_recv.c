@@ -54,8 +54,8 @@ static bool receive_all(weft_ep_t *ep, struct ep_op *op, bool weights) {
 }
 
 // A received row as bf16; decoded into `room` if necessary.
-static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t i,
-                                     uint16_t *room) {
+static const uint16_t *received_row(weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member, uint32_t i,
+                                    uint16_t *room) {
   uint64_t piece;
   i = ep_answer_place(&ep->layout, op, member, i, &piece);
   const uint8_t *row = ep_combine_row(ep, member->link->in.memory, piece, i);
@@ -65,21 +65,24 @@ static const uint16_t *row_that_came(weft_ep_t *ep, const struct ep_op *op, cons
   return room;
 }
 
-static bool brought_nothing(const struct ep_op *op, size_t at) {
+// Whether the selection `at` (of token at / topk) selects an expert and has no row to add: the expert's rank is not in
+// the operation, or was lost before it answered the row.
+static bool is_missing(const struct ep_op *op, size_t at) {
   if (op->experts[at] < 0)
     return false;
   int16_t member = op->member_of[at];
   return member < 0 || (op->members[member].lost && op->row_of[at] >= op->members[member].answered);
 }
 
-// Collects the rows to add for one token, of the members that brought one, in ascending order.
-static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
+// Collects the rows to add for one token, by member in ascending order. A member adds up the rows of all its experts,
+// so it has one row.
+static uint32_t collect_rows(weft_ep_t *ep, const struct ep_op *op, uint32_t token, const uint16_t **rows) {
   size_t at = (size_t)token * op->topk;
   int16_t members[EP_MAX_TOPK];
   uint32_t count = 0;
   for (uint32_t k = 0; k < op->topk; k++) {
     int16_t member = op->member_of[at + k];
-    if (op->experts[at + k] < 0 || brought_nothing(op, at + k))
+    if (op->experts[at + k] < 0 || is_missing(op, at + k))
       continue;
     uint32_t place = count;
     uint16_t *room = ep->host->decoded + (size_t)count * ep->layout.hidden;
@@ -94,20 +97,20 @@ static uint32_t gather(weft_ep_t *ep, const struct ep_op *op, uint32_t token, co
     members[place] = member;
     const struct ep_member *from = &op->members[member];
     uint32_t row = op->row_of[at + k];
-    rows[place] = from->link ? row_that_came(ep, op, from, row, room) : own_row(ep, op, row);
+    rows[place] = from->link ? received_row(ep, op, from, row, room) : own_row(ep, op, row);
   }
   return count;
 }
 
-static void note_missing(const struct ep_op *op, uint32_t token, uint32_t k, size_t at, struct weft_ep_result *result) {
+static void add_missing(const struct ep_op *op, uint32_t token, uint32_t k, size_t at, struct weft_ep_result *result) {
   if (result->missing && result->num_missing < result->missing_cap)
     result->missing[result->num_missing] =
         (struct weft_ep_missing){.token = (int32_t)token, .k = (int32_t)k, .expert = op->experts[at]};
   result->num_missing++;
 }
 
-// Lists the token's selections that brought nothing; returns the factor that compensates for them.
-static float account(const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
+// Lists the token's missing selections; returns the factor that compensates for them.
+static float list_missing_of(const struct ep_op *op, uint32_t token, struct weft_ep_result *result) {
   size_t at = (size_t)token * op->topk;
   float all = 0.0f, came = 0.0f;
   for (uint32_t k = 0; k < op->topk; k++) {
@@ -116,8 +119,8 @@ static float account(const struct ep_op *op, uint32_t token, struct weft_ep_resu
     bool weighted = !op->unweighted && (op->has_weights || op->layout == WEFT_EP_PER_EXPERT);
     float weight = weighted ? op->weights[at + k] : 1.0f;
     all += weight;
-    if (brought_nothing(op, at + k))
-      note_missing(op, token, k, at + k, result);
+    if (is_missing(op, at + k))
+      add_missing(op, token, k, at + k, result);
     else
       came += weight;
   }
@@ -148,8 +151,8 @@ void ep_sum_token(weft_ep_t *ep, struct ep_op *op, uint32_t token, const struct 
                   struct weft_ep_result *result) {
   const uint16_t *rows[EP_MAX_TOPK];
   uint32_t before = result->num_missing;
-  float factor = account(op, token, result);
-  uint32_t count = gather(ep, op, token, rows);
+  float factor = list_missing_of(op, token, result);
+  uint32_t count = collect_rows(ep, op, token, rows);
   sum_rows(ep, op, args, token, rows, count,
            args->flags & WEFT_EP_COMBINE_RENORMALIZE && result->num_missing > before ? factor : 1.0f);
   if (args->out_weights)
@@ -166,8 +169,8 @@ void ep_list_missing(const struct ep_op *op, struct weft_ep_result *result) {
   result->num_missing = 0;
   for (uint32_t t = 0; t < op->num_tokens; t++)
     for (uint32_t k = 0; k < op->topk; k++)
-      if (brought_nothing(op, (size_t)t * op->topk + k))
-        note_missing(op, t, k, (size_t)t * op->topk + k, result);
+      if (is_missing(op, (size_t)t * op->topk + k))
+        add_missing(op, t, k, (size_t)t * op->topk + k, result);
 }
 
 void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_result *result) {
@@ -179,7 +182,7 @@ void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_
 }
 
 // Keeps the operation open for another combine.
-static void keep(struct ep_op *op) {
+static void keep_open(struct ep_op *op) {
   op->state = EP_OP_RECEIVED;
   op->placed = false;
   op->round++;
@@ -214,7 +217,7 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
   ep->stats.combine_logical_bytes += result->logical_bytes;
   ep->stats.missing += result->num_missing;
   if (args->flags & WEFT_EP_COMBINE_KEEP)
-    keep(op);
+    keep_open(op);
   else
     ep_op_end(ep, op);
   return 0;
