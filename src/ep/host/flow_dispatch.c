@@ -90,7 +90,7 @@ static bool lay_own(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struc
   struct ep_member *member = &op->members[index];
   struct ep_batch batch = next_piece(ep, op, member);
   ep_cast_own(ep, op, &batch);
-  if (ep_op_keeps(op))
+  if (ep_op_keeps(op)) // both succeed, since the rows are this rank's own
     ep_kept_lay(ep, op, index, &batch, recv);
   else
     ep_rows_lay(ep, op, index, &batch, recv);

@@ -36,7 +36,5 @@ int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
 // The combine: answers rows, and adds up the answers that arrive. False: interrupted; it continues when it is called
 // again.
 bool ep_flow_combine(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args);
-// The rows of a member are wrong: the member is lost.
-void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
 
 #endif

@@ -2,7 +2,6 @@
 // counted.
 #include <string.h>
 
-#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/host/rows/rows.h"
 
@@ -21,7 +20,7 @@ static bool lay_all(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_a
       ep_rows_refuse(ep, member);
       return false;
     }
-    ep_rows_lay(ep, op, i, &all, recv);
+    ep_rows_lay(ep, op, i, &all, recv); // succeeds: no rows cross once
   }
   return true;
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "ep/host/flow_wait.h"
 #include "ep/host/host.h"
 #include "ep/host/rows/rows.h"
 #include "ep/remote/neighbours.h"

@@ -72,14 +72,17 @@ int ep_rows_check(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct 
 // Checks that the rows that were checked last have no more selections of any expert than the member's counts leave,
 // after the rows already laid out. PROTOCOL.
 int ep_rows_fit(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
+// The member's rows are wrong, as the last error says: the member is lost, and its link is broken.
+void ep_rows_refuse(weft_ep_t *ep, struct ep_member *member);
 // PROTOCOL: all rows of the member were laid out, and they have fewer selections than its counts say.
 int ep_rows_complete(weft_ep_t *ep, const struct ep_op *op, uint32_t index);
 // Fills the places of a member's rows that will not arrive with zeros and source token -1; `laid` of its rows were laid
 // out.
 void ep_rows_lay_lost(weft_ep_t *ep, const struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv);
-// Lays out the rows that were checked last, of a member that was added. PEER_LOST: the member considers this rank lost,
-// so it may have overwritten the rows; none of them is laid out.
+// Lays out the rows that were checked last, of a member that was added. PEER_LOST, only if rows cross once
+// (member->once_in): the member considers this rank lost, so it may have overwritten the rows; none of them is laid
+// out.
 int ep_rows_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
                 const struct weft_ep_recv_args *recv);
 
