@@ -21,31 +21,33 @@
 #include "secure/lobby.h"
 
 enum {
-  SPARE_CALLERS = 64,
+  SPARE_INCOMING = 64, // connections of others than the workers
   EVENTS = 32,
   BYE_SIZE = 4,
-  ALL_CALL = 64,
-  REST_MS = 100, // until descriptors may have come free
+  FULL_MESH = 64, // most workers of which each connects to all others; if there are more, see above
+  PAUSE_MS = 100, // until descriptors may have come free
 };
 #define BYE "bye\n"
 
 struct connection {
   struct connection *next;
   int fd;
-  enum { LISTENER, WAKER, CALLER, CALLED } kind;
-  uint32_t rank; // CALLED
+  enum { LISTENER, WAKER, INCOMING, OUTGOING } kind;
+  // OUTGOING: whom it is to, and what has arrived of its id and "bye"
+  uint32_t rank;
   char id[MEET_ID_SIZE];
-  char heard[MEET_ID_SIZE - 1 + BYE_SIZE];
-  size_t have;
-  bool same_place, gone;
+  char received[MEET_ID_SIZE - 1 + BYE_SIZE];
+  size_t num_received;
+  bool same_place; // OUTGOING: that worker has the place (struct meet_worker) of this one
+  bool gone;       // to be freed by sweep()
 };
 
 struct meet_linker {
   struct meet *meet;
   pthread_t thread;
   int set;
-  uint32_t callers;
-  uint64_t rests_ns; // until then nobody is accepted; 0: they are
+  uint32_t num_incoming;
+  uint64_t resume_ns; // until then nobody is accepted; 0: they are
   atomic_bool stop;
   struct connection *list;
 };
@@ -67,8 +69,8 @@ static struct connection *add(struct meet_linker *linker, int fd, int kind, uint
 
 // Freed by sweep(), for an event may still point to it.
 static void drop(struct meet_linker *linker, struct connection *connection) {
-  if (connection->kind == CALLER && !connection->gone)
-    linker->callers--;
+  if (connection->kind == INCOMING && !connection->gone)
+    linker->num_incoming--;
   connection->gone = true;
 }
 
@@ -85,97 +87,99 @@ static void sweep(struct meet_linker *linker) {
   }
 }
 
-static void listen_for(struct meet_linker *linker, struct connection *listener, uint32_t events) {
+static void watch_listener(struct meet_linker *linker, struct connection *listener, uint32_t events) {
   struct epoll_event event = {.events = events, .data.ptr = listener};
   epoll_ctl(linker->set, EPOLL_CTL_MOD, listener->fd, &event);
 }
 
 // Without descriptors a caller waits in the listener's queue, and would wake the thread at once, again and again.
-static void rest(struct meet_linker *linker, struct connection *listener) {
-  linker->rests_ns = clock_deadline_ms(REST_MS);
-  listen_for(linker, listener, 0);
+static void pause_accepting(struct meet_linker *linker, struct connection *listener) {
+  linker->resume_ns = clock_deadline_ms(PAUSE_MS);
+  watch_listener(linker, listener, 0);
 }
 
-static void end_rest(struct meet_linker *linker) {
-  if (linker->rests_ns == 0 || !clock_passed(linker->rests_ns))
+static void resume_accepting(struct meet_linker *linker) {
+  if (linker->resume_ns == 0 || !clock_passed(linker->resume_ns))
     return;
-  linker->rests_ns = 0;
+  linker->resume_ns = 0;
   for (struct connection *one = linker->list; one; one = one->next)
     if (one->kind == LISTENER)
-      listen_for(linker, one, EPOLLIN);
+      watch_listener(linker, one, EPOLLIN);
 }
 
 static void accept_all(struct meet_linker *linker, struct connection *listener) {
   int fd;
   while ((fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-    if (linker->callers >= linker->meet->size + SPARE_CALLERS) { // strangers: the lease has to do
+    if (linker->num_incoming >= linker->meet->size + SPARE_INCOMING) { // strangers: the lease has to do
       close(fd);
     } else if (send(fd, linker->meet->id, MEET_ID_SIZE - 1, MSG_NOSIGNAL) == MEET_ID_SIZE - 1) {
-      linker->callers += add(linker, fd, CALLER, EPOLLIN) != NULL;
+      linker->num_incoming += add(linker, fd, INCOMING, EPOLLIN) != NULL;
     } else {
       close(fd);
     }
   }
   if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-    rest(linker, listener);
+    pause_accepting(linker, listener);
 }
 
-// Nobody has anything to say here: it ends when the caller does.
-static void hear_caller(struct meet_linker *linker, struct connection *caller) {
+// Nobody sends anything here: the connection ends when the worker at its other end does.
+static void read_incoming(struct meet_linker *linker, struct connection *incoming) {
   char ignored[64];
-  ssize_t got = recv(caller->fd, ignored, sizeof ignored, 0);
+  ssize_t got = recv(incoming->fd, ignored, sizeof ignored, 0);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-    drop(linker, caller);
+    drop(linker, incoming);
 }
 
-static void say_dead(struct meet_linker *linker, const struct connection *called, const char *why) {
+static void report_dead(struct meet_linker *linker, const struct connection *outgoing, const char *why) {
   struct meet *meet = linker->meet;
   pthread_mutex_lock(&meet->lock);
-  if (strcmp(meet->workers[called->rank].id, called->id) == 0)
-    meet_state_suspect(meet, called->rank, why);
+  if (strcmp(meet->workers[outgoing->rank].id, outgoing->id) == 0)
+    meet_state_suspect(meet, outgoing->rank, why);
   pthread_mutex_unlock(&meet->lock);
 }
 
-static void end_call(struct meet_linker *linker, struct connection *called, int error) {
-  bool greeted = called->have >= MEET_ID_SIZE - 1,
-       bye = called->have == sizeof called->heard && memcmp(called->heard + MEET_ID_SIZE - 1, BYE, BYE_SIZE) == 0;
-  drop(linker, called);
+static void end_outgoing(struct meet_linker *linker, struct connection *outgoing, int error) {
+  bool greeted = outgoing->num_received >= MEET_ID_SIZE - 1,
+       bye = outgoing->num_received == sizeof outgoing->received &&
+             memcmp(outgoing->received + MEET_ID_SIZE - 1, BYE, BYE_SIZE) == 0;
+  drop(linker, outgoing);
   if (bye)
     return;
   if (greeted && error == ETIMEDOUT)
-    say_dead(linker, called, "its host has not answered for seconds");
+    report_dead(linker, outgoing, "its host has not answered for seconds");
   else if (greeted)
-    say_dead(linker, called, "its process has ended");
-  else if (error == ECONNREFUSED && called->same_place)
-    say_dead(linker, called, "its process has ended, as nothing listens at its port");
+    report_dead(linker, outgoing, "its process has ended");
+  else if (error == ECONNREFUSED && outgoing->same_place)
+    report_dead(linker, outgoing, "its process has ended, as nothing listens at its port");
   // else a firewall, or too many callers: its lease then shows a death
 }
 
-static void hear_called(struct meet_linker *linker, struct connection *called) {
+static void read_outgoing(struct meet_linker *linker, struct connection *outgoing) {
   char rest[64];
-  size_t room = sizeof called->heard - called->have;
-  ssize_t got = recv(called->fd, room ? called->heard + called->have : rest, room ? room : sizeof rest, 0);
+  size_t room = sizeof outgoing->received - outgoing->num_received;
+  ssize_t got =
+      recv(outgoing->fd, room ? outgoing->received + outgoing->num_received : rest, room ? room : sizeof rest, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return;
   if (got <= 0) {
-    end_call(linker, called, got < 0 ? errno : 0);
+    end_outgoing(linker, outgoing, got < 0 ? errno : 0);
     return;
   }
-  called->have += room ? (size_t)got : 0;
-  if (called->have >= MEET_ID_SIZE - 1 && memcmp(called->heard, called->id, MEET_ID_SIZE - 1) != 0) {
-    drop(linker, called);
-    if (called->same_place) // else its address may mean somebody else here
-      say_dead(linker, called, "its process has ended, and another process uses its port");
+  outgoing->num_received += room ? (size_t)got : 0;
+  if (outgoing->num_received >= MEET_ID_SIZE - 1 && memcmp(outgoing->received, outgoing->id, MEET_ID_SIZE - 1) != 0) {
+    drop(linker, outgoing);
+    if (outgoing->same_place) // else its address may mean somebody else here
+      report_dead(linker, outgoing, "its process has ended, and another process uses its port");
   }
 }
 
 // Connects to the workers whose death this worker has to notice, if it has not done so yet. Takes the lock.
-static void call_all(struct meet_linker *linker) {
+static void connect_all(struct meet_linker *linker) {
   struct meet *meet = linker->meet;
   pthread_mutex_lock(&meet->lock);
   for (uint32_t rank = 0; meet->joined && rank < meet->size; rank++) {
     struct meet_worker *worker = &meet->workers[rank];
-    bool wanted = meet->size <= ALL_CALL ? rank != meet->rank : (rank == 0) != (meet->rank == 0);
+    bool wanted = meet->size <= FULL_MESH ? rank != meet->rank : (rank == 0) != (meet->rank == 0);
     if (!wanted || !worker->there || worker->dialled || strcmp(worker->meeting, meet->meeting) != 0)
       continue;
     worker->dialled = true;
@@ -183,12 +187,12 @@ static void call_all(struct meet_linker *linker) {
     int fd = meet_connect(worker->address);
     if (fd < 0 && errno == ECONNREFUSED && same_place)
       meet_state_suspect(meet, rank, "its process has ended, as nothing listens at its port");
-    struct connection *called = fd < 0 ? NULL : add(linker, fd, CALLED, EPOLLIN);
-    if (!called)
+    struct connection *outgoing = fd < 0 ? NULL : add(linker, fd, OUTGOING, EPOLLIN);
+    if (!outgoing)
       continue;
-    called->rank = rank;
-    called->same_place = same_place;
-    memcpy(called->id, worker->id, sizeof called->id);
+    outgoing->rank = rank;
+    outgoing->same_place = same_place;
+    memcpy(outgoing->id, worker->id, sizeof outgoing->id);
   }
   pthread_mutex_unlock(&meet->lock);
 }
@@ -199,26 +203,26 @@ static void serve(struct meet_linker *linker, struct connection *connection) {
     return;
   if (connection->kind == LISTENER)
     accept_all(linker, connection);
-  else if (connection->kind == CALLER)
-    hear_caller(linker, connection);
-  else if (connection->kind == CALLED)
-    hear_called(linker, connection);
+  else if (connection->kind == INCOMING)
+    read_incoming(linker, connection);
+  else if (connection->kind == OUTGOING)
+    read_outgoing(linker, connection);
   else if (read(connection->fd, &count, sizeof count) == sizeof count)
-    call_all(linker);
+    connect_all(linker);
 }
 
 static void *run(void *arg) {
   struct meet_linker *linker = arg;
   struct epoll_event events[EVENTS];
   while (!atomic_load(&linker->stop)) {
-    int count = epoll_wait(linker->set, events, EVENTS, linker->rests_ns ? clock_left_ms(linker->rests_ns) : -1);
-    end_rest(linker);
+    int count = epoll_wait(linker->set, events, EVENTS, linker->resume_ns ? clock_left_ms(linker->resume_ns) : -1);
+    resume_accepting(linker);
     for (int i = 0; i < count; i++)
       serve(linker, events[i].data.ptr);
     sweep(linker);
   }
   for (struct connection *one = linker->list; one; one = one->next)
-    if (one->kind == CALLER && send(one->fd, BYE, BYE_SIZE, MSG_NOSIGNAL) != BYE_SIZE)
+    if (one->kind == INCOMING && send(one->fd, BYE, BYE_SIZE, MSG_NOSIGNAL) != BYE_SIZE)
       continue; // it has gone already
   return NULL;
 }
@@ -257,7 +261,7 @@ int meet_linker_start(struct meet *meet, const char *host) {
   if (!linker)
     return fail(WEFT_ERR_NOMEM, "no memory for the connections of a benchmark");
   linker->meet = meet;
-  if (meet->size > ALL_CALL) // rank 0 has two connections with each
+  if (meet->size > FULL_MESH) // rank 0 has two connections with each
     lobby_raise_limit(meet->size);
   linker->set = epoll_create1(EPOLL_CLOEXEC);
   int err = linker->set < 0 ? fail_errno(errno, "cannot make the connections of a benchmark") : 0;
