@@ -23,12 +23,12 @@ enum {
   UNPROVED_BYTES = 16384,   // most bytes that a caller from another host may send before it has proved the key
   AT_ONCE = 32,             // calls that are accepted before other sockets are handled
   MUTE_MS = 100,            // time without polling the listeners when a call cannot be accepted
-  WASTE_NS = 5000000,       // processor time that strangers may cost before the listener is muted
-  WASTE_MUTES = 3,          // the listener is muted for this many times the processor time that strangers have cost
-  TAKING_NS = 5000,         // processor time counted for a call that is accepted and not answered
+  STRANGERS_NS = 5000000,   // processor time that strangers may cost before the listener is muted
+  MUTE_FACTOR = 3,          // the listener is muted for this many times the processor time that strangers have cost
+  ACCEPT_NS = 5000,         // processor time counted for a call that is accepted and not answered
 };
 
-static struct door *door_of(struct callers *callers, bool tcp) {
+static struct listener *listener_of(struct callers *callers, bool tcp) {
   return tcp ? &callers->tcp : &callers->local;
 }
 
@@ -45,7 +45,7 @@ static bool too_many(const struct callers *callers, bool tcp, bool proved) {
 
 // Polls a listener, or stops polling it: calls that cannot be accepted yet would wake the thread at once, again and
 // again. They wait in the listener's queue.
-static void look_at_listener(struct ep_links *links, const struct callers *callers, bool tcp) {
+static void watch_listener(struct ep_links *links, const struct callers *callers, bool tcp) {
   bool look = (tcp ? callers->tcp : callers->local).muted_until_ns == 0;
   int listener = tcp ? lobby_fd(links->tcp_lobby) : links->listener;
   struct epoll_event event = {.events = look ? EPOLLIN : 0, .data.u64 = tcp ? TAG_TCP_LISTENER : TAG_LISTENER};
@@ -54,9 +54,9 @@ static void look_at_listener(struct ep_links *links, const struct callers *calle
 }
 
 static void mute(struct ep_links *links, struct callers *callers, bool tcp, uint64_t ns) {
-  door_of(callers, tcp)->muted_until_ns = clock_ns() + ns;
-  door_of(callers, tcp)->wasted_ns = 0;
-  look_at_listener(links, callers, tcp);
+  listener_of(callers, tcp)->muted_until_ns = clock_ns() + ns;
+  listener_of(callers, tcp)->strangers_ns = 0;
+  watch_listener(links, callers, tcp);
 }
 
 static uint64_t processor_ns(void) {
@@ -68,15 +68,15 @@ static uint64_t processor_ns(void) {
 // Counts `ns` of processor time that a stranger has used. All strangers together get only a part of one processor's
 // time, and calls of ranks wait behind theirs no longer than for that part. Not every case is logged, since strangers
 // decide how often it happens.
-static void waste(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns, const char *why) {
-  struct door *door = door_of(callers, tcp);
+static void count_stranger(weft_ep_t *ep, struct callers *callers, bool tcp, uint64_t ns, const char *why) {
+  struct listener *listener = listener_of(callers, tcp);
   uint64_t so_far = ++callers->strangers;
-  door->wasted_ns += ns;
+  listener->strangers_ns += ns;
   if ((so_far & (so_far - 1)) == 0)
     log_info("rank %d has refused %llu callers; the reason of the last refusal: %s", ep->rank,
              (unsigned long long)so_far, why);
-  if (door->wasted_ns > WASTE_NS && door->muted_until_ns == 0)
-    mute(&ep->links, callers, tcp, WASTE_MUTES * door->wasted_ns);
+  if (listener->strangers_ns > STRANGERS_NS && listener->muted_until_ns == 0)
+    mute(&ep->links, callers, tcp, MUTE_FACTOR * listener->strangers_ns);
 }
 
 // Removes the caller from the list without ending it.
@@ -90,7 +90,7 @@ static void hang_up(weft_ep_t *ep, struct callers *callers, int i, const char *w
   struct caller caller = drop_caller(callers, i);
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, caller.socket, NULL); // a forked child may hold the socket open
   if (caller.tcp && caller.handshake.stage != EP_HANDSHAKE_ENDS && !is_proved(&caller))
-    waste(ep, callers, true, caller.spent_ns, why);
+    count_stranger(ep, callers, true, caller.spent_ns, why);
   if (caller.tcp)
     ep_handshake_end(&caller.handshake);
   else
@@ -104,7 +104,7 @@ static bool may_call(weft_ep_t *ep, struct callers *callers, int socket, bool tc
   uint64_t before_ns = processor_ns();
   if (ep_user_check(socket) == 0)
     return true;
-  waste(ep, callers, false, processor_ns() - before_ns + TAKING_NS, weft_last_error());
+  count_stranger(ep, callers, false, processor_ns() - before_ns + ACCEPT_NS, weft_last_error());
   return false;
 }
 
@@ -129,7 +129,7 @@ static int accept_tcp(weft_ep_t *ep) {
 
 // Accepts one call. False: no call can be accepted now.
 static bool take_call(weft_ep_t *ep, struct callers *callers, bool tcp) {
-  if (door_of(callers, tcp)->muted_until_ns != 0)
+  if (listener_of(callers, tcp)->muted_until_ns != 0)
     return false;
   int socket = tcp ? accept_tcp(ep) : accept_local(ep, callers);
   if (socket < 0)
@@ -231,13 +231,13 @@ void ep_callers_accept(weft_ep_t *ep, struct callers *callers, bool tcp) {
 static int end_mutes(struct ep_links *links, struct callers *callers) {
   int next = -1;
   for (int tcp = 0; tcp <= 1; tcp++) {
-    struct door *door = door_of(callers, tcp);
-    if (door->muted_until_ns == 0)
+    struct listener *listener = listener_of(callers, tcp);
+    if (listener->muted_until_ns == 0)
       continue;
-    int left = clock_left_ms(door->muted_until_ns);
+    int left = clock_left_ms(listener->muted_until_ns);
     if (left == 0) {
-      door->muted_until_ns = 0;
-      look_at_listener(links, callers, tcp);
+      listener->muted_until_ns = 0;
+      watch_listener(links, callers, tcp);
     } else if (next < 0 || left < next) {
       next = left;
     }

@@ -31,16 +31,16 @@ struct caller {
 };
 
 // A listener, or the lobby of the listener for other hosts, and the cost of its callers.
-struct door {
+struct listener {
   uint64_t muted_until_ns; // 0: it is watched
-  uint64_t wasted_ns;      // processor time that strangers have cost since the last mute
+  uint64_t strangers_ns;   // processor time that strangers have cost since the last mute
 };
 
 struct callers {
   // There may be one too many new or proved callers until another one is disconnected.
   struct caller entry[LOCAL_CALLERS + TCP_CALLERS + PROVED_CALLERS + 2];
   int count;
-  struct door local, tcp;
+  struct listener local, tcp;
   uint64_t strangers; // refused so far
 };
 
