@@ -216,9 +216,9 @@ static int join(weft_ep_t *ep, uint64_t deadline_ns) {
 
 static int propose(weft_ep_t *ep, uint64_t deadline_ns) {
   const struct group_view *view = group_view(ep->group);
-  bool member = group_view_has(view, ep->rank, ep->incarnation);
+  bool founded = view != NULL, member = group_view_has(view, ep->rank, ep->incarnation);
   group_view_unref(view);
-  if (!view)
+  if (!founded)
     return fail(WEFT_ERR_NOT_FOUND, "the group has no view to join");
   if (member) {
     ep->engine->joined(ep, 0);
