@@ -22,7 +22,7 @@ struct tls;
 
 // Makes a connection over the socket `fd`, which the caller keeps and closes. `calls`: this side connected. `protocol`
 // is the name of the protocol within TLS, e.g. "weft meet 2"; both sides have to pass the same name. The key is not
-// kept after the handshake. NOMEM. [any]
+// kept after the handshake. NOMEM; SYSTEM: this libssl does not speak TLS 1.3 with the cipher that is used. [any]
 int tls_open(struct tls **tls, int fd, bool calls, const char *protocol, const uint8_t key[SECRET_KEY_SIZE]);
 
 // Continues the handshake. 0: it is over, and the other side has the key; enum tls_wants; AUTH: the other side does not

@@ -257,10 +257,10 @@ static bool open_tls(struct agent_connection *connection) {
                    "it is not an agent: its first bytes are wrong");
     return false;
   }
-  if (tls_open(&connection->tls, connection->watch.fd, connection->caller, CONNECTION_PROTOCOL, sockets->key) == 0)
-    return true;
-  connection_end(connection, WEFT_ERR_NOMEM, weft_last_error());
-  return false;
+  int rc = tls_open(&connection->tls, connection->watch.fd, connection->caller, CONNECTION_PROTOCOL, sockets->key);
+  if (rc != 0)
+    connection_end(connection, rc, weft_last_error());
+  return rc == 0;
 }
 
 // Continues the handshake; false: it is not over, or the connection has ended.

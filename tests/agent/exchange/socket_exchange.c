@@ -8,7 +8,9 @@
 
 #include "agent/exchange/support/meeting.h"
 #include "agent/metadata/describe.h"
+#include "base/fail.h"
 #include "cmocka_all.h"
+#include "secure/tls.h"
 #include "support/wait.h"
 
 static bool has_ipv6(void) {
@@ -311,6 +313,30 @@ static void test_met_again_at_once(void **state) {
   crowd_close(&listener);
 }
 
+static atomic_bool no_tls; // libssl refuses to speak TLS, as one without the cipher does
+
+int __real_tls_open(struct tls **tls, int fd, bool calls, const char *protocol, const uint8_t key[SECRET_KEY_SIZE]);
+int __wrap_tls_open(struct tls **tls, int fd, bool calls, const char *protocol, const uint8_t key[SECRET_KEY_SIZE]);
+int __wrap_tls_open(struct tls **tls, int fd, bool calls, const char *protocol, const uint8_t key[SECRET_KEY_SIZE]) {
+  return atomic_load(&no_tls) ? fail(WEFT_ERR_SYSTEM, "libssl cannot speak TLS")
+                              : __real_tls_open(tls, fd, calls, protocol, key);
+}
+
+static void test_without_tls(void **state) {
+  (void)state;
+  static struct crowd_member listener, caller;
+  weft_peer_t there;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  atomic_store(&no_tls, true);
+  assert_int_equal(meet_at(&caller, meet_port(&listener), SUPPORT_DEADLINE_MS, &there), WEFT_ERR_SYSTEM);
+  assert_non_null(strstr(weft_last_error(), "libssl cannot speak TLS"));
+  atomic_store(&no_tls, false);
+  meet(&caller, &listener);
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
 static int run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_both_ways),
@@ -321,6 +347,7 @@ static int run(void) {
       cmocka_unit_test(test_without_thread),
       cmocka_unit_test(test_killed),
       cmocka_unit_test(test_tokens),
+      cmocka_unit_test(test_without_tls),
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_name_taken),
       cmocka_unit_test(test_last_notification),
