@@ -273,14 +273,17 @@ static bool awaited(const struct ep_member *member) {
 // takes its links to them down, and they will remove it.
 static void give_up(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving) {
   bool patient = ep->interrupt.extensions++ < EP_EXTENSIONS;
-  uint32_t waiting = 0;
-  for (uint32_t i = 0; i < op->num_members; i++)
-    waiting += patient && awaited(&op->members[i]) && ep_link_waits(ep, op->members[i].link);
-  bool isolated = ep_activation_isolated(receiving->pending - waiting, op->num_members);
+  uint32_t silent = 0;
+  for (uint32_t i = 0; i < op->num_members; i++) {
+    struct ep_member *member = &op->members[i];
+    member->silent = awaited(member) && !(patient && ep_link_waits(ep, member->link));
+    silent += member->silent;
+  }
+  bool isolated = ep_activation_isolated(silent, op->num_members);
   enum ep_link_state state = isolated ? EP_LINK_DOUBTED : EP_LINK_SILENT;
   for (uint32_t i = 0; i < op->num_members; i++) {
     struct ep_member *member = &op->members[i];
-    if (!awaited(member) || (patient && ep_link_waits(ep, member->link)))
+    if (!member->silent)
       continue;
     ep_link_down(ep, member->link, state, "its dispatch did not arrive by the deadline");
     lose(member, receiving);
