@@ -225,8 +225,8 @@ int weft_agent_open(weft_agent_t **agent, const struct weft_agent_options *optio
 static bool is_busy(weft_agent_t *agent) {
   bool busy = atomic_load(&agent->in_flight) > 0;
   for (uint32_t i = 0; !busy && i < agent->peers.count; i++)
-    busy = !agent_letters_idle(agent->peers.slots[i]);
-  return busy || !agent_letters_idle(&agent->self);
+    busy = !agent_outgoing_idle(agent->peers.slots[i]);
+  return busy || !agent_outgoing_idle(&agent->self);
 }
 
 // Makes everything in flight end. If a transport does not end a request in time, its close() does.
@@ -238,14 +238,14 @@ static void quiesce(weft_agent_t *agent) {
       agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_CANCELED);
   pthread_mutex_unlock(&agent->lock);
   // Messages, a goodbye among them, have a part of the time to leave.
-  uint64_t letters_until = clock_deadline_ms(CLOSE_MS / 4);
+  uint64_t messages_until = clock_deadline_ms(CLOSE_MS / 4);
   bool canceled = false;
   while (is_busy(agent) && !clock_passed(until)) {
     agent_drive(agent);
-    if (!canceled && clock_passed(letters_until)) {
+    if (!canceled && clock_passed(messages_until)) {
       canceled = true;
       for (uint32_t i = 0; i < agent->peers.count; i++)
-        agent_letters_cancel(agent->peers.slots[i]);
+        agent_outgoing_cancel(agent->peers.slots[i]);
     }
   }
 }

@@ -22,7 +22,7 @@ static int look(weft_agent_t *agent, weft_peer_t id, char *name, size_t size) {
     const struct agent_link *link = &peer->links[peer->messenger->index];
     int failed = atomic_load(&link->failed);
     snprintf(name, size, "%s", peer->name);
-    rc = failed != 0 ? fail(failed, "%s: %s", peer->name, link->why) : !agent_letters_idle(peer);
+    rc = failed != 0 ? fail(failed, "%s: %s", peer->name, link->why) : !agent_outgoing_idle(peer);
   }
   pthread_mutex_unlock(&agent->lock);
   return rc;

@@ -10,7 +10,7 @@
 #include "agent/progress/submit.h"
 #include "base/fail.h"
 
-// A message without data. Letters are the peer's, prepared once, and used again and again.
+// A message without data. The peer's are prepared once, and used again and again.
 struct agent_outgoing {
   struct agent_post post; // first
   struct agent_peer *peer;
@@ -85,9 +85,9 @@ void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_messa
   agent_header_write(bytes, &header);
 }
 
-// --- letters ---
+// --- outgoing messages ---
 
-// The last touch of the letter is that it becomes spare.
+// The last touch of the message is that it becomes spare.
 static void outgoing_ended(struct agent_post *post, int err) {
   struct agent_outgoing *outgoing = post->owner;
   struct agent_peer *peer = outgoing->peer;
@@ -177,7 +177,7 @@ int agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_
   return send_numbered(agent, peer, kind, bytes, size, 0);
 }
 
-void agent_letters_cancel(struct agent_peer *peer) {
+void agent_outgoing_cancel(struct agent_peer *peer) {
   if (!peer->messenger)
     return;
   agent_worker_lock(peer->messenger);
@@ -186,11 +186,11 @@ void agent_letters_cancel(struct agent_peer *peer) {
   agent_worker_unlock(peer->messenger);
 }
 
-bool agent_letters_idle(struct agent_peer *peer) {
+bool agent_outgoing_idle(struct agent_peer *peer) {
   return atomic_load(&peer->flying) == 0;
 }
 
-void agent_letters_free(struct agent_peer *peer) {
+void agent_outgoing_free(struct agent_peer *peer) {
   struct agent_outgoing *next;
   for (struct agent_outgoing *outgoing = peer->outgoing_all; outgoing; outgoing = next) {
     next = outgoing->next;

@@ -31,8 +31,8 @@ void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_messa
 
 // For the outgoing messages of a peer: the first cancels those in flight, the second returns whether none is in flight,
 // the third frees them if none is [worker lock of the messenger].
-void agent_letters_cancel(struct agent_peer *peer);
-bool agent_letters_idle(struct agent_peer *peer);
-void agent_letters_free(struct agent_peer *peer);
+void agent_outgoing_cancel(struct agent_peer *peer);
+bool agent_outgoing_idle(struct agent_peer *peer);
+void agent_outgoing_free(struct agent_peer *peer);
 
 #endif

@@ -39,7 +39,7 @@ void agent_peer_end(weft_agent_t *agent, weft_peer_t id, enum weft_agent_event_k
   agent_credit_close(agent, peer);
   agent_peer_withdraw(agent, peer);
   agent->hooks->stop_transfers(peer);
-  agent_letters_cancel(peer);
+  agent_outgoing_cancel(peer);
   fence(agent, peer);
   agent->hooks->peer_changed(agent, peer, kind);
   agent_emit_event(agent, peer, kind, peer->why);
@@ -109,7 +109,7 @@ static void release(struct agent_region *region, uint32_t worker) {
 void agent_peer_tear(weft_agent_t *agent, struct agent_peer *peer) {
   agent_workers_lock(agent);
   agent->hooks->unprepare_transfers(peer);
-  agent_letters_free(peer);
+  agent_outgoing_free(peer);
   for (uint32_t i = 0; i < agent->num_workers; i++) {
     struct agent_link *link = &peer->links[i];
     for (uint32_t r = 0; r < peer->regions.count; r++)
@@ -139,7 +139,7 @@ bool agent_peer_is_quiet(struct agent_peer *peer) {
   for (struct weft_transfer *transfer = peer->transfers; transfer; transfer = transfer->next_of_peer)
     if (agent_transfer_flies(transfer) || is_posting(transfer))
       return false;
-  return agent_letters_idle(peer);
+  return agent_outgoing_idle(peer);
 }
 
 static void free_regions(weft_agent_t *agent, struct agent_peer *peer) {
