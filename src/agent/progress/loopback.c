@@ -25,9 +25,9 @@ struct copy {
   uint64_t offset; // in it
 };
 
-// The objects that a worker has made, so that closing it frees the remaining ones.
-struct thing {
-  struct thing *next, **back;
+// A region, peer or remote that a worker has made, in its list: closing the worker frees the remaining ones.
+struct object {
+  struct object *next, **back;
   union {
     struct transport_region region;
     struct transport_peer peer;
@@ -35,31 +35,31 @@ struct thing {
   } as;
 };
 
-struct self {
+struct self_worker {
   struct transport_worker worker;
-  struct thing *things;
+  struct object *objects;
   struct link copies;
 };
 
-static struct thing *new_thing(struct transport_worker *worker) {
-  struct self *self = (struct self *)worker;
-  struct thing *thing = calloc(1, sizeof *thing);
-  if (!thing)
+static struct object *make_object(struct transport_worker *worker) {
+  struct self_worker *self = (struct self_worker *)worker;
+  struct object *object = calloc(1, sizeof *object);
+  if (!object)
     return NULL;
-  thing->next = self->things;
-  thing->back = &self->things;
-  if (thing->next)
-    thing->next->back = &thing->next;
-  self->things = thing;
-  return thing;
+  object->next = self->objects;
+  object->back = &self->objects;
+  if (object->next)
+    object->next->back = &object->next;
+  self->objects = object;
+  return object;
 }
 
-static void free_thing(void *as) {
-  struct thing *thing = (struct thing *)((char *)as - offsetof(struct thing, as));
-  *thing->back = thing->next;
-  if (thing->next)
-    thing->next->back = thing->back;
-  free(thing);
+static void free_object(void *as) {
+  struct object *object = (struct object *)((char *)as - offsetof(struct object, as));
+  *object->back = object->next;
+  if (object->next)
+    object->next->back = object->back;
+  free(object);
 }
 
 static int self_probe(char *why, size_t cap) {
@@ -68,7 +68,7 @@ static int self_probe(char *why, size_t cap) {
 }
 
 static int self_open(const struct transport_options *options, struct transport_worker **worker) {
-  struct self *made = calloc(1, sizeof *made);
+  struct self_worker *made = calloc(1, sizeof *made);
   if (!made)
     return fail(WEFT_ERR_NOMEM, "no memory for transfers within the agent");
   made->worker = (struct transport_worker){
@@ -122,7 +122,7 @@ static void cancel(struct copy *copy) {
 }
 
 // Of that peer; NULL: of all.
-static void cancel_all(struct self *self, const struct transport_peer *peer) {
+static void cancel_all(struct self_worker *self, const struct transport_peer *peer) {
   for (struct link *link = self->copies.next, *next; link != &self->copies; link = next) {
     next = link->next;
     struct copy *copy = LINK_OF(link, struct copy, copies);
@@ -132,10 +132,10 @@ static void cancel_all(struct self *self, const struct transport_peer *peer) {
 }
 
 static void self_close(struct transport_worker *worker) {
-  struct self *self = (struct self *)worker;
+  struct self_worker *self = (struct self_worker *)worker;
   cancel_all(self, NULL);
-  while (self->things)
-    free_thing(&self->things->as);
+  while (self->objects)
+    free_object(&self->objects->as);
   free(self);
 }
 
@@ -147,7 +147,7 @@ static int self_address(struct transport_worker *worker, void *bytes, size_t *si
 
 static int self_reg(struct transport_worker *worker, const struct transport_memory *memory,
                     struct transport_region **region) {
-  struct thing *made = new_thing(worker);
+  struct object *made = make_object(worker);
   if (!made)
     return fail(WEFT_ERR_NOMEM, "no memory for a region");
   made->as.region = (struct transport_region){.worker = worker, .memory = *memory};
@@ -156,7 +156,7 @@ static int self_reg(struct transport_worker *worker, const struct transport_memo
 }
 
 static void self_unreg(struct transport_region *region) {
-  free_thing(region);
+  free_object(region);
 }
 
 static int self_pack(struct transport_region *region, void *bytes, size_t *size) {
@@ -170,7 +170,7 @@ static int self_pack(struct transport_region *region, void *bytes, size_t *size)
 static int self_connect(struct transport_worker *worker, const void *address, size_t size, const char *owner,
                         struct transport_peer **peer) {
   (void)address, (void)size, (void)owner;
-  struct thing *made = new_thing(worker);
+  struct object *made = make_object(worker);
   if (!made)
     return fail(WEFT_ERR_NOMEM, "no memory for a peer");
   made->as.peer.worker = worker;
@@ -179,8 +179,8 @@ static int self_connect(struct transport_worker *worker, const void *address, si
 }
 
 static void self_disconnect(struct transport_peer *peer) {
-  cancel_all((struct self *)peer->worker, peer);
-  free_thing(peer);
+  cancel_all((struct self_worker *)peer->worker, peer);
+  free_object(peer);
 }
 
 static int self_import(struct transport_peer *peer, const void *bytes, size_t size, struct transport_remote **remote) {
@@ -188,7 +188,7 @@ static int self_import(struct transport_peer *peer, const void *bytes, size_t si
   if (size != sizeof region)
     return fail(WEFT_ERR_PROTOCOL, "a key of %zu bytes is not one of this process", size);
   memcpy(&region, bytes, sizeof region);
-  struct thing *made = new_thing(peer->worker);
+  struct object *made = make_object(peer->worker);
   if (!made)
     return fail(WEFT_ERR_NOMEM, "no memory for a region");
   made->as.remote = (struct transport_remote){.peer = peer,
@@ -200,7 +200,7 @@ static int self_import(struct transport_peer *peer, const void *bytes, size_t si
 }
 
 static void self_release(struct transport_remote *remote) {
-  free_thing(remote);
+  free_object(remote);
 }
 
 static void *self_map(struct transport_remote *remote) {
@@ -234,7 +234,7 @@ static int self_post(struct transport_request *request) {
   request->why[0] = '\0';
   if (copy->large) {
     atomic_store_explicit(&request->state, TRANSPORT_IN_FLIGHT, memory_order_relaxed);
-    link_add(&((struct self *)request->peer->worker)->copies, &copy->copies);
+    link_add(&((struct self_worker *)request->peer->worker)->copies, &copy->copies);
   } else {
     copy_on(copy, INLINE);
     finish(request, 0);
@@ -248,7 +248,7 @@ static void self_cancel(struct transport_request *request) {
 }
 
 static uint32_t self_progress(struct transport_worker *worker) {
-  struct self *self = (struct self *)worker;
+  struct self_worker *self = (struct self_worker *)worker;
   if (link_empty(&self->copies))
     return 0;
   struct copy *copy = LINK_OF(self->copies.next, struct copy, copies);
