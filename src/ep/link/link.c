@@ -157,13 +157,15 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   uint64_t incarnation = link->incarnation;
   const char *way = link->path->name(link);
   pthread_mutex_lock(&links->lock);
+  atomic_fetch_add(&links->connected, 1); // first: once it is watched, the service thread may take it down
   int rc = ep_service_watch(ep, link);
   struct ep_link *old = NULL;
-  if (rc == 0) {
+  if (rc != 0) {
+    atomic_fetch_sub(&links->connected, 1);
+  } else {
     old = atomic_load(&links->by_rank[rank]);
     if (old)
       supersede(links, old);
-    atomic_fetch_add(&links->connected, 1);
     atomic_store_explicit(&links->by_rank[rank], link, memory_order_release);
     pthread_cond_broadcast(&links->changed);
   }

@@ -1,6 +1,7 @@
 // Links without operations: they are connected again and again, by many callers at once.
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -314,8 +315,39 @@ static void who_has_yielded_to_a_call_that_was_given_up_calls_again(void **state
   weft_store_close(store);
 }
 
+static atomic_uint watched, uncounted; // links whose end may be noticed, and those that were not counted by then
+
+int __real_ep_service_watch(weft_ep_t *ep, struct ep_link *link);
+int __wrap_ep_service_watch(weft_ep_t *ep, struct ep_link *link);
+int __wrap_ep_service_watch(weft_ep_t *ep, struct ep_link *link) {
+  int rc = __real_ep_service_watch(ep, link);
+  atomic_fetch_add(&watched, 1);
+  atomic_fetch_add(&uncounted, atomic_load(&ep->links.connected) == 0);
+  return rc;
+}
+
+// Otherwise a link that ends at once makes the number of connected peers wrap around.
+static void a_link_is_counted_before_its_end_may_be_noticed(void **state) {
+  (void)state;
+  static const int32_t one = 1;
+  weft_store_t *store;
+  weft_ep_t *ep, *peer;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options[] = {small(store, 0, 2), small(store, 1, 2)};
+  assert_int_equal(weft_ep_open(&ep, &options[0], DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_open(&peer, &options[1], DEADLINE_MS), 0);
+  watched = uncounted = 0;
+  assert_int_equal(weft_ep_connect(ep, &one, 1, DEADLINE_MS), 0);
+  assert_int_equal(watched, 2);
+  assert_int_equal(uncounted, 0);
+  weft_ep_close(peer);
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_link_is_counted_before_its_end_may_be_noticed),
       cmocka_unit_test(a_rank_connects_again_at_once),
       cmocka_unit_test(what_callers_left_is_given_back_by_a_rank_that_is_idle),
       cmocka_unit_test(a_rank_is_ready_for_no_view_before_its_handshakes_end),
