@@ -1,6 +1,6 @@
 // Counts requests of the library's code to the system. Linked into a test program, the functions of allocations.c take
 // the place of libc's in the program and in every library that it loads. They count nothing in a build with a
-// sanitizer, which has such functions of its own.
+// sanitizer, and under valgrind, which have such functions of their own.
 #ifndef SUPPORT_ALLOCATIONS_H
 #define SUPPORT_ALLOCATIONS_H
 
@@ -15,7 +15,7 @@ struct allocations {
   uint64_t getenvs;
 };
 
-// Whether this build counts.
+// Whether they count here.
 bool allocations_counted(void);
 
 // Begins to count the calling thread's requests. Pairs may be nested; only the outermost one counts.
