@@ -14,8 +14,8 @@
 // rank 0. A connection that breaks without a good-bye means a death. A worker that notices a death puts `end` for the
 // dead rank and ends its lease. A meeting ends with the first death: all waits end with PEER_LOST from then on.
 //
-// Threads: meet_lost(), meet_report_lost() and meet_fail() are [any], the others [owner]. Two threads belong to a
-// meeting: start no process by fork() while it is open.
+// Threads: meet_lost() and meet_fail() are [any], the others [owner]. Two threads belong to a meeting: start no process
+// by fork() while it is open.
 #ifndef MEET_MEET_H
 #define MEET_MEET_H
 
