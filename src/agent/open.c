@@ -208,7 +208,7 @@ int agent_open_with(weft_agent_t **agent, const struct weft_agent_options *given
   set_up(made);
   rc = start(made, more);
   if (rc != 0) {
-    char why[256];
+    char why[FAIL_DETAIL_SIZE];
     strncpy(why, weft_last_error(), sizeof why - 1);
     why[sizeof why - 1] = '\0';
     weft_agent_close(made);

@@ -72,6 +72,30 @@ class Local(tool.ToolTest):
         said = self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
         self.assertNotIn("has left", said)  # the target is no part of what went wrong
 
+    def test_options_of_a_side_that_does_not_run_here(self):
+        """Alone, `weft p2p --ip HOST` would measure this host, and `--forever` would never end."""
+        alone = {"--ip": "127.0.0.1", "--port": 1, "--listen": "127.0.0.1", "--initiators": 2, "--lend": "8"}
+        for option, value in alone.items():
+            side = " or --mode initiator" if option in ("--ip", "--port") else ""
+            says = f"{option} is given, but both sides run in this command: want --mode target{side}\n"
+            self.refused(2, says, "p2p", "-s", 8, option, value)
+        self.refused(2, "--forever is given, but both sides", "p2p", "-s", 8, "--mode", "local", "--forever")
+        self.refused(2, "--ip is given, but --memory file has no other side", "p2p", "--memory", "file", "--path", "x",
+                     "--ip", "127.0.0.1")
+        for target_only in (("--listen", "127.0.0.1"), ("--forever",), ("--initiators", 2), ("--lend", 8)):
+            self.refused(2, f"{target_only[0]} is given, but only a target has it", "p2p", "--mode", "initiator",
+                         *target_only, **TOKEN)
+
+    def test_a_long_reason_is_not_cut(self):
+        plugin = f"/{'d' * 200}/libweft_cuda.so.0"
+        self.refused(3, f"{plugin} (from WEFT_CUDA_PLUGIN): No such file or directory\n", "p2p", "-s", 8,
+                     "--transport", "cuda", WEFT_CUDA_PLUGIN=plugin)
+
+    def test_the_help_names_the_kinds_of_memory(self):
+        text = " ".join(self.passes("p2p", "--help").split())
+        for kind in ("host", "user", "cuda"):
+            self.assertIn(f"({kind})", text)
+
     def test_only_transports_that_can_are_offered(self):
         offered = "want shm, cuda, ucx, ofi\n"
         self.refused(2, f'there is no transport "smoke"; {offered}', "p2p", "--transport", "smoke")

@@ -90,7 +90,7 @@ static int create(weft_agent_t *agent, const struct agent_description *descripti
   if (rc == 0)
     rc = update(agent, peer, description, &changed);
   if (rc != 0) {
-    char why[256];
+    char why[FAIL_DETAIL_SIZE];
     snprintf(why, sizeof why, "%s", weft_last_error());
     agent_peer_tear(agent, peer);
     agent_ranges_free(&peer->regions); // empty: regions come last

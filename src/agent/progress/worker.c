@@ -15,7 +15,7 @@ int agent_worker_open(weft_agent_t *agent, const struct transport *transport, bo
   if (agent->num_workers == AGENT_MAX_WORKERS)
     return fail(WEFT_ERR_LIMIT, "an agent has at most %d transports", AGENT_MAX_WORKERS);
   struct agent_worker *worker = &agent->workers[agent->num_workers];
-  char why[256] = "";
+  char why[FAIL_DETAIL_SIZE] = ""; // with the folders that were searched it is long
   int rc = transport->probe(why, sizeof why);
   if (rc != 0)
     return fail(rc, "the transport %s does not work here: %s", transport->name, why);

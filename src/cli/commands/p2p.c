@@ -65,7 +65,7 @@ static const struct cli_option rows[] = {
 
   {.section = "Memory and transport", .name = "memory", .type = OPTION_ENUM, .metavar = "KIND",
    .choices = p2p_memory_names, .preset = "host", FIELD(config.memory),
-   .help = "memory of this side's buffer: host memory that peers map (host), host memory from malloc (malloc), or GPU "
+   .help = "memory of this side's buffer: host memory that peers map (host), host memory from malloc (user), or GPU "
    "memory (cuda). file and object: storage, which is measured against host memory of this process, without another "
    "side"},
   {.name = "cuda", .type = OPTION_FLAG, FIELD(cuda), .help = "the same as --memory cuda"},
@@ -142,6 +142,29 @@ static int settle_forms(struct p2p *p2p, const bool *given) {
   return 0;
 }
 
+// Refuses options of a side that does not run in this process: `weft p2p --ip HOST` would measure this host alone.
+static int check_sides(const struct p2p_config *config, const bool *given) {
+  static const struct {
+    const char *name;
+    bool initiator; // an initiator has the option, too
+  } options[] = {{"ip", true}, {"port", true}, {"listen"}, {"forever"}, {"initiators"}, {"lend"}};
+  if (config->mode == P2P_TARGET)
+    return 0;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    const char *name = options[i].name;
+    if (!is_given(given, name) || (config->mode == P2P_INITIATOR && options[i].initiator))
+      continue;
+    if (config->mode == P2P_INITIATOR)
+      return fail(WEFT_ERR_INVALID, "--%s is given, but only a target has it: give it with --mode target", name);
+    if (p2p_is_storage(config->memory))
+      return fail(WEFT_ERR_INVALID, "--%s is given, but --memory %s has no other side", name,
+                  p2p_memory_names[config->memory]);
+    return fail(WEFT_ERR_INVALID, "--%s is given, but both sides run in this command: want --mode target%s", name,
+                options[i].initiator ? " or --mode initiator" : "");
+  }
+  return 0;
+}
+
 // Sets where the two sides meet. `made` gets the token that a target makes itself.
 static int settle_sides(struct p2p_config *config, char *made) {
   if (config->mode == P2P_TARGET && config->host && config->listen && strcmp(config->host, config->listen) != 0)
@@ -172,6 +195,8 @@ static int run(const struct cli_call *call) {
     return status;
   struct p2p_config *config = &p2p.config;
   int err = settle_forms(&p2p, given);
+  if (!err)
+    err = check_sides(config, given);
   if (!err)
     err = settle_sides(config, made);
   if (err)

@@ -24,7 +24,7 @@ static bool can_carry(const struct transport_abilities *abilities) {
 }
 
 static int find_named(const char *name, const struct transport **transport) {
-  char why[160] = "";
+  char why[FAIL_DETAIL_SIZE] = "";
   int rc = transport_find(name, transport);
   if (rc == 0 && !can_carry(&(*transport)->abilities))
     rc = fail(WEFT_ERR_UNSUPPORTED, "the transport %s does not carry messages between ranks", name);
