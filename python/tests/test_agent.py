@@ -136,6 +136,21 @@ def test_regions_keep_their_memory(pair: Pair) -> None:
         a.read(frozen, there.descriptor(0, 9), peer)
 
 
+def test_a_descriptor_keeps_to_its_region(pair: Pair, tmp_path: pathlib.Path) -> None:
+    a, _b, peer = pair
+    there = offered(pair, bytearray(9))
+    assert there.descriptor(8)[1] == 1 and there.descriptor(2, 3)[1] == 3
+    for region in (there, a.regions(peer)[0]):
+        for offset in (9, 10):
+            with pytest.raises(ValueError, match=f"offset: {offset} is beyond the region, which has 9 bytes"):
+                region.descriptor(offset)
+    with weft.Agent("files", transports="file") as files:
+        file = files.register_file(tmp_path / "grows")
+        assert file.descriptor(4096, 8)[:2] == (4096, 8)
+        with pytest.raises(ValueError, match="length: this region has no limit"):
+            file.descriptor()
+
+
 def test_dropped_transfers_in_flight(pair: Pair) -> None:
     a, _b, peer = pair
     here, there = a.register(bytearray(1 << 24)), offered(pair, bytearray(1 << 24))

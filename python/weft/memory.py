@@ -59,8 +59,13 @@ class RegionInfo(NamedTuple):
     def descriptor(self, offset: int = 0, length: int | None = None) -> tuple[int, int, int]:
         """(address, length, region) of a part of the region: `length` bytes (None: the rest) from byte `offset` on."""
         first = whole("offset", offset, U64)
-        rest = self.length - first if length is None else whole("length", length, U64)
-        return self.address + first, rest, self.id
+        if length is not None:
+            return self.address + first, whole("length", length, U64), self.id
+        if self.length == 0:
+            raise ValueError("length: this region has no limit, so a descriptor of it needs a length")
+        if first >= self.length:
+            raise ValueError(f"offset: {first} is beyond the region, which has {self.length} bytes")
+        return self.address + first, self.length - first, self.id
 
 
 class MemoryStatus(NamedTuple):
