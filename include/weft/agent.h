@@ -436,10 +436,9 @@ WEFT_API int weft_agent_regions(weft_agent_t *agent, weft_peer_t peer, struct we
 
 /** State of a peer. */
 enum weft_peer_state {
-  WEFT_PEER_ALIVE = 1,
-  /**< it lives, as far as this agent knows */ WEFT_PEER_LEFT = 2, /**< it had the event
-       PEER_LEFT */
-  WEFT_PEER_LOST = 3,                                              /**< it had the event PEER_LOST */
+  WEFT_PEER_ALIVE = 1, /**< it lives, as far as this agent knows */
+  WEFT_PEER_LEFT = 2,  /**< it had the event PEER_LEFT */
+  WEFT_PEER_LOST = 3,  /**< it had the event PEER_LOST */
 };
 
 /** What this agent knows of a peer; its texts are copies. Initialise with WEFT_PEER_INFO_INIT. */

@@ -43,8 +43,9 @@
  *
  * **Memory.** weft_ep_options.memory says where the rows of operations lie. In the texts of fields, *rank memory* is
  * memory of this kind: memory of the host, or memory of the rank's GPU (or memory that this GPU can read and write).
- * *Host memory* is memory of the host in both cases. All structs themselves are in host memory. A call reads them
- * before it returns, and keeps no pointer to them.
+ * *Host memory* is memory of the host in both cases. What follows "CUDA:" holds for groups on CUDA memory alone: with
+ * "CUDA: THROUGHPUT only" these need that mode, and groups on host memory have the option in both modes. All structs
+ * themselves are in host memory. A call reads them before it returns, and keeps no pointer to them.
  *
  * **CUDA memory.** The calls follow the order of the caller's streams: they launch kernels and return. The caller must
  * not change the rank memory that it gave to a call until those kernels have run; work that comes later in the stream
@@ -119,7 +120,7 @@ enum weft_ep_dtype {
   WEFT_EP_FP8_UE8M0 = 4,
   /** bytes that the library does not interpret: row_bytes of values and scale_bytes of scales for each token, in a
    *  format of the caller (NVFP4, MXFP8). Each call has to name this type; the group is opened for another type whose
-   *  rows have enough room. On CUDA memory with THROUGHPUT only */
+   *  rows have enough room. CUDA: THROUGHPUT only */
   WEFT_EP_OPAQUE = 5,
 };
 
@@ -470,9 +471,12 @@ WEFT_API int weft_ep_withdraw(weft_ep_t *ep, int32_t rank, uint32_t timeout_ms);
 /**
  * Waits until a view has taken this rank in and the running ranks have fixed its first operation; for that they have to
  * run operations. `*op` (may be NULL) is the number of that operation. This rank is now active and has to take part in
- * it: the others wait there as for a slow rank. A rank that is or was active gets the number of its first operation
- * again. NOT_CONNECTED: this rank has not offered itself, or its offer was withdrawn, or lost with the store. FENCED:
- * the group removed it meanwhile. TIMEOUT: the offer remains, or the rank is in the view already: call again. [owner]
+ * it: the others wait there as for a slow rank. For them it may be any operation of a step that has several, such as
+ * the second layer of a model. All ranks can begin the step again together: each after an operation whose
+ * weft_ep_info.epoch is not that of its operation before, the joiner after its first one (docs/guide/python.md has the
+ * loop). A rank that is or was active gets the number of its first operation again. NOT_CONNECTED: this rank has not
+ * offered itself, or its offer was withdrawn, or lost with the store. FENCED: the group removed it meanwhile. TIMEOUT:
+ * the offer remains, or the rank is in the view already: call again. [owner]
  */
 WEFT_API int weft_ep_await_start(weft_ep_t *ep, uint32_t timeout_ms, uint64_t *op);
 
@@ -722,7 +726,7 @@ enum weft_ep_combine_flags {
    *  LATENCY if a peer is on a host that NVLink does not reach. */
   WEFT_EP_COMBINE_KEEP = 1 << 1,
   /** PER_EXPERT, PACKED: the rows of a token are added without the weights of the dispatch, as RANK_MAJOR rows always
-   *  are. Either all ranks set it, or none. On CUDA memory with THROUGHPUT only */
+   *  are. Either all ranks set it, or none. CUDA: THROUGHPUT only */
   WEFT_EP_COMBINE_UNWEIGHTED = 1 << 2,
 };
 
@@ -739,17 +743,17 @@ struct weft_ep_combine_args {
                                   until the combine has run */
   /** Weights that are sent back with the rows, for out_weights; default: none. In rank memory: RANK_MAJOR [rows][K], at
    *  their places in the top-k; PACKED [rows] and PER_EXPERT [E][rows], and then only if the dispatch had topk_weights,
-   *  or with UNWEIGHTED. Read as long as topk_weights. On CUDA memory with THROUGHPUT only, and on all ranks or none */
+   *  or with UNWEIGHTED. Read as long as topk_weights. CUDA: THROUGHPUT only, and on all ranks or none */
   const float *row_weights;
   const void *bias[2]; /**< bf16 [T][H] in rank memory, added one after the other to the sum (after RENORMALIZE) before
-                            it is rounded; they must not overlap `out`. The receiving half reads them. Default: none. On
-                            CUDA memory with THROUGHPUT only */
+                            it is rounded; they must not overlap `out`. The receiving half reads them. Default: none.
+                            CUDA: THROUGHPUT only */
   void *out; /**< bf16 [T][H] in rank memory, written by the receiving half; a token without contribution becomes 0, or
                   the sum of its biases. It must not overlap `y` if one call does both halves, because that call reads
                   `y` meanwhile */
   float *out_weights; /**< [T][K] in rank memory, written by the receiving half: the sum of the row_weights of the
-                           ranks; each selection has the weight of one rank, or 0 if none came. Default: not written. On
-                           CUDA memory the conditions of row_weights apply, and only together with row_weights */
+                           ranks; each selection has the weight of one rank, or 0 if none came. Default: not written.
+                           CUDA: as for row_weights, and only together with row_weights */
   void *stream;       /**< CUDA: the cudaStream_t to launch in; host memory: unused */
   enum weft_ep_combine_dtype dtype; /**< type of the rows that this rank sends; default: the type that the group was
                                          opened for. CUDA: the same for all ranks */

@@ -45,7 +45,7 @@ def containing(blocks: Iterable[str], call: str) -> str:
 
 def test_all_are_known() -> None:
     """A new example wants a test of its own."""
-    assert [len(README), len(GUIDE)] == [1, 5]
+    assert [len(README), len(GUIDE)] == [1, 6]
     assert [len(said(module)) for module in (weft, weft.agent, weft.ep, weft.store)] == [0, 1, 1, 1]
 
 
@@ -118,6 +118,7 @@ def test_asyncio() -> None:
     with weft.Agent("a", transports="shm") as a:
         here, there = a.register(bytearray(b"here")), bytearray(4)
         with a.write(here, a.register(there).descriptor(), weft.SELF, notification="done") as transfer:
-            once = SimpleNamespace(messages=lambda: first(a.messages()))
+            answers: list[tuple[int, bytes]] = []
+            once = SimpleNamespace(messages=lambda: first(a.messages()), notify=lambda *one: answers.append(one))
             asyncio.run(asyncio.wait_for(eval(code, {"transfer": transfer, "agent": once}), 30))
-        assert there == b"here"
+        assert there == b"here" and answers == [(weft.SELF, b"got done")]

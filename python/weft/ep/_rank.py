@@ -217,7 +217,7 @@ class Rank:
         """A record of where the tokens of an operation go, for later operations. max_tokens, topk: maximum of a
         dispatch that fills it (0: the group's); max_rows: maximum number of rows received in it (0: max_tokens of the
         group times the capacity); alignment: alignment in `RouteArrays.slot` and `RouteArrays.expert_end`, 1 to 256. On
-        CUDA memory with THROUGHPUT only."""
+        CUDA memory this needs THROUGHPUT; host memory has routes in both modes."""
         return Route(self, max_tokens=max_tokens, max_rows=max_rows, topk=topk, alignment=alignment)
 
     def dispatch(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, into: Receive,
