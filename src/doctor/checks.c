@@ -20,6 +20,7 @@ const struct doctor_check doctor_checks[] = {
     {"links", doctor_judge_links},             // links of the NICs
     {"rdma", doctor_judge_rdma},               // RDMA devices
     {"gids", doctor_judge_gids},               // addresses of RDMA ports
+    {"loopback", doctor_judge_loopback},       // the loopback interface
     {"mtu", doctor_judge_mtu},                 // MTU of the interfaces
     {"memlock", doctor_judge_memlock},         // locked memory
     {"huge-pages", doctor_judge_huge_pages},   // huge pages

@@ -11,7 +11,7 @@ import unittest
 
 import tool
 
-CHECKS = ("driver gpus nics rdma mtu memlock huge-pages shm files cma io-uring pidfd futex libraries ucx "
+CHECKS = ("driver gpus nics rdma loopback mtu memlock huge-pages shm files cma io-uring pidfd futex libraries ucx "
           "libfabric").split()
 
 
@@ -54,6 +54,21 @@ class Doctor(tool.ToolTest):
             self.assertIn(row["grade"], ("ok", "note", "problem"))
             self.assertTrue(row["found"])
             self.assertTrue(row["grade"] == "ok" or row["means"], row)
+
+    def test_a_host_whose_loopback_is_down(self):
+        def alone(*arguments):
+            return subprocess.run(["unshare", "--map-root-user", "--net", tool.WEFT, *arguments], text=True,
+                                  env=tool.environment(), capture_output=True, timeout=tool.TIMEOUT_S, check=False)
+        result = alone("doctor", "--json")
+        if result.stderr.startswith("unshare:"):
+            self.skipTest(f"no network of its own: {result.stderr.strip()}")
+        self.assertEqual(result.returncode, 3)
+        [found] = [row for row in json.loads(result.stdout)["findings"] if row["check"] == "loopback"]
+        self.assertEqual((found["grade"], found["fix"]), ("problem", "run 'ip link set dev lo up'"))
+        with tempfile.TemporaryDirectory() as folder:
+            result = alone("elastic", "--run-dir", f"{folder}/run")
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("; no interface that is up leads there ('ip link' shows them)\n", result.stderr)
 
     def test_text_has_what_json_has(self):
         findings = self.examine()

@@ -102,6 +102,7 @@ WORSE(no_roce_v2, facts->rdma.ports[1].routable = 0)
 WORSE(port_down, strcpy(facts->rdma.ports[1].state, "1: DOWN"))
 WORSE(no_subnet_manager, strcpy(facts->rdma.ports[1].layer, "InfiniBand");
       strcpy(facts->rdma.ports[1].state, "2: INIT"))
+WORSE(lose_loopback, facts->network.loopback_down = true)
 WORSE(small_mtu, facts->network.interfaces[0].mtu = 1500)
 WORSE(tiny_mtu, facts->network.interfaces[0].mtu = 576)
 WORSE(interface_down, strcpy(facts->network.interfaces[0].state, "down"))
@@ -179,6 +180,7 @@ static const struct {
     {"gids", no_roce_v2, DOCTOR_NOTE, "4 GIDs, but none for RoCE v2", "cma_roce_mode"},
     {"gids", port_down, DOCTOR_NOTE, "not active (1: DOWN)", NULL},
     {"gids", no_subnet_manager, DOCTOR_PROBLEM, "link but no address", "opensm"},
+    {"loopback", lose_loopback, DOCTOR_PROBLEM, "lo is down", "ip link set dev lo up"},
     {"mtu", small_mtu, DOCTOR_NOTE, "100 Gbit/s and an MTU of 1500", "mtu 9000"},
     {"mtu", tiny_mtu, DOCTOR_PROBLEM, "MTU of 576", "mtu 1500"},
     {"mtu", interface_down, DOCTOR_NOTE, "no network interface but loopback is up", "ip link"},

@@ -17,6 +17,6 @@ doctor_judge_fn doctor_judge_nics, doctor_judge_links;
 doctor_judge_fn doctor_judge_rdma, doctor_judge_gids;
 doctor_judge_fn doctor_judge_memlock, doctor_judge_huge_pages, doctor_judge_shm, doctor_judge_files;
 doctor_judge_fn doctor_judge_cma, doctor_judge_io_uring, doctor_judge_pidfd, doctor_judge_futex;
-doctor_judge_fn doctor_judge_mtu;
+doctor_judge_fn doctor_judge_loopback, doctor_judge_mtu;
 
 #endif

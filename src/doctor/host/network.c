@@ -4,9 +4,13 @@
 #include "doctor/host/read.h"
 
 #include <dirent.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { LINE_SIZE = 64, PATH_SIZE = 512, FAST_MBIT_S = 25000, STANDARD_MTU = 1500 };
 
@@ -32,6 +36,17 @@ static void gather_interface(struct doctor_interface *interface, const char *roo
   interface->mbit_s = mbit_s > 0 ? mbit_s : 0;
 }
 
+// The kernel is asked, since /sys may be that of another network namespace.
+static bool is_loopback_down(void) {
+  struct ifreq request = {.ifr_name = "lo"};
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0)
+    return false; // not known
+  bool down = ioctl(fd, SIOCGIFFLAGS, &request) != 0 || !(request.ifr_flags & IFF_UP);
+  close(fd);
+  return down;
+}
+
 void doctor_gather_network(struct doctor_network_facts *facts, const char *root) {
   char path[PATH_SIZE];
   snprintf(path, sizeof path, "%s/sys/class/net", root);
@@ -43,6 +58,18 @@ void doctor_gather_network(struct doctor_network_facts *facts, const char *root)
     free(names[i]);
   }
   free(names);
+  facts->loopback_down = is_loopback_down();
+}
+
+void doctor_judge_loopback(const struct doctor_facts *facts, struct doctor_report *report) {
+  if (!facts->network.loopback_down) {
+    doctor_find(report, DOCTOR_OK, "the loopback interface is up");
+    return;
+  }
+  doctor_find(report, DOCTOR_PROBLEM, "the loopback interface lo is down");
+  doctor_means(report, "the processes of one command, such as the ranks of 'weft elastic', reach neither each other "
+                       "nor the store that it starts");
+  doctor_fix(report, "run 'ip link set dev lo up'");
 }
 
 // Interfaces without a carrier of their own, such as those of tunnels, have the state "unknown".

@@ -72,6 +72,7 @@ struct doctor_interface {
 struct doctor_network_facts {
   size_t count;
   struct doctor_interface interfaces[DOCTOR_INTERFACES]; // without loopback
+  bool loopback_down;
 };
 
 enum doctor_reach { DOCTOR_NOT_TRIED, DOCTOR_REACHED, DOCTOR_REFUSED, DOCTOR_SILENT, DOCTOR_UNREACHABLE };

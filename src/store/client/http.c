@@ -5,6 +5,7 @@
 #include "base/http_only.h"
 #include "base/time/clock.h"
 #include "store/limit.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -224,10 +225,12 @@ int client_http_exchange(struct client *client, struct client_transfer *transfer
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, left_ms ? (long)left_ms : 1L); // curl takes 0 for never
     curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, kept_is_dead(handle) ? 1L : 0L);
     CURLcode code = curl_easy_perform(handle);
-    if (code == CURLE_OK)
+    if (code == CURLE_OK) {
       curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, status);
-    else
+    } else {
+      curl_easy_getinfo(handle, CURLINFO_OS_ERRNO, &transfer->os_errno);
       err = client_http_failure(code, transfer, endpoint);
+    }
   }
   give_handle(client, handle);
   return err;
@@ -292,6 +295,8 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
     return fail(WEFT_ERR_UNREACHABLE, "store %s: %s%s", endpoint, reason,
                 tls ? "; the server may require a client certificate that it trusts" : may_be_https);
   default:
-    return fail(WEFT_ERR_UNREACHABLE, "store %s: %s", endpoint, reason);
+    return fail(WEFT_ERR_UNREACHABLE, "store %s: %s%s", endpoint, reason,
+                transfer->os_errno == ENETUNREACH ? "; no interface that is up leads there ('ip link' shows them)"
+                                                  : "");
   }
 }

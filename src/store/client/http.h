@@ -13,6 +13,7 @@ struct client_transfer {
   unsigned sent;    // how often the request was sent over an established connection
   struct curl_slist *headers;
   char reason[CURL_ERROR_SIZE]; // curl's own text for a failure
+  long os_errno;                // why a connection failed; 0: not known
 };
 
 void client_transfer_end(struct client_transfer *transfer);
