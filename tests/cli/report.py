@@ -51,6 +51,15 @@ class Report(tool.ToolTest):
         self.file = self.folder / "results.json"
         self.file.write_text(json.dumps(results()), encoding="utf-8")
 
+    def test_the_directory_of_runs_names_the_newest_run(self):
+        runs = self.folder / "weft-run"
+        for name in ("20261128-235959-b", "20261129-000001-a", "20261129-000002-c"):
+            (runs / name).mkdir(parents=True)
+            if not name.endswith("c"):  # that one has not ended
+                (runs / name / "results.json").write_text(self.file.read_text(encoding="utf-8"), encoding="utf-8")
+        for given in (f"{runs}", f"{runs}/"):
+            self.refused(3, f"no results.json; want one in it, such as {runs}/20261129-000001-a\n", "report", given)
+
     def test_text_tells_what_failed(self):
         text = self.passes("report", self.folder)
         self.assertIn("host-a", text)

@@ -8,10 +8,13 @@
 #include "measure/whole_file.h"
 #include "page/page.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,6 +56,24 @@ static const struct cli_example examples[] = {
     {NULL, NULL},
 };
 
+// For a directory of run directories, such as weft-run, the sentence names the newest run: names begin with the time.
+static int refuse_directory(const char *dir) {
+  char newest[NAME_MAX + 1] = "", path[PATH_MAX];
+  DIR *folder = opendir(dir);
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    int length = snprintf(path, sizeof path, "%s/%s/results.json", dir, entry->d_name);
+    if (entry->d_name[0] != '.' && length < (int)sizeof path && access(path, F_OK) == 0 &&
+        strcmp(entry->d_name, newest) > 0)
+      snprintf(newest, sizeof newest, "%s", entry->d_name);
+  }
+  if (folder)
+    closedir(folder);
+  size_t size = strlen(dir);
+  return fail(WEFT_ERR_SYSTEM, "%s is not the directory of a run: it has no results.json%s%s%s%s", dir,
+              *newest ? "; want one in it, such as " : "", *newest ? dir : "",
+              *newest && size > 0 && dir[size - 1] != '/' ? "/" : "", newest);
+}
+
 static int load(struct results *results, const char *dir) {
   struct stat info;
   if (stat(dir, &info) != 0)
@@ -70,7 +91,7 @@ static int load(struct results *results, const char *dir) {
   else if (access(events, F_OK) == 0)
     err = fail(WEFT_ERR_SYSTEM, "the run in %s has no results.json: it has not ended yet, or was killed", dir);
   else
-    err = fail(WEFT_ERR_SYSTEM, "%s is not the directory of a run: it has no results.json", dir);
+    err = refuse_directory(dir);
   free(path);
   free(events);
   return err;
