@@ -25,12 +25,14 @@ class Width(tool.ToolTest):
     def test_every_text_keeps_to_the_width(self):
         texts = [["--help"], ["plan", str(tool.SOURCE / "plans/expansion_fault_rejoin.json")], ["info"]]
         texts += [[command, "--help"] for command in COMMANDS]
-        for width in (80, 100):
-            for arguments in texts:
+        for width in (60, 80, 100):
+            for arguments in [["--help"], ["help"]] if width == 60 else texts:
                 text = self.passes(*arguments, COLUMNS=str(width))
                 self.assertEqual(self.too_long(text, width), [], (arguments, width))
             found = tool.weft("doctor", COLUMNS=str(width)).stdout
             self.assertEqual(self.too_long(found, width), [])
+        usage = tool.weft(COLUMNS="60")
+        self.assertEqual((usage.returncode, self.too_long(usage.stderr, 60)), (2, []))
         self.assertEqual(self.too_long(self.passes("env"), 100), [])
 
     def test_hosts_of_many_devices_keep_to_the_width(self):

@@ -126,10 +126,14 @@ void cli_help_write_short(FILE *out, const struct cli_command *const *list) {
     if (!list[i]->hidden && (int)strlen(list[i]->name) > longest)
       longest = (int)strlen(list[i]->name);
   fputs("Usage: weft COMMAND [OPTION...]\n\nCommands:\n", out);
-  for (size_t i = 0; list[i]; i++)
-    if (!list[i]->hidden)
-      fprintf(out, "  %-*s %s\n", longest, list[i]->name, list[i]->summary);
-  fputs("\n'weft COMMAND --help' explains a command; 'weft --version' prints the version.\n", out);
+  for (size_t i = 0; list[i]; i++) {
+    if (list[i]->hidden)
+      continue;
+    size_t at = (size_t)fprintf(out, "  %-*s ", longest, list[i]->name);
+    write_wrapped(out, list[i]->summary, at, at);
+  }
+  fputc('\n', out);
+  write_wrapped(out, "'weft COMMAND --help' explains a command; 'weft --version' prints the version.", 0, 0);
 }
 
 static void write_status(FILE *out, const struct cli_help_status *status) {
