@@ -161,14 +161,18 @@ static bool is_any(const char *address) {
   return strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
 }
 
+static bool is_loopback(const char *address) {
+  return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 || strcmp(address, "localhost") == 0;
+}
+
 // Prints the command that starts an initiator for this target, with the token that the target made.
 static void print_command(const struct p2p_config *config, uint16_t port) {
   char own[HOST_NAME_MAX + 1] = "HOST";
   bool any = is_any(config->listen);
   if (any)
     gethostname(own, sizeof own - 1);
-  printf("on the other host: WEFT_TOKEN=%s weft p2p --mode initiator --ip %s --port %u\n", config->token,
-         any ? own : config->listen, port);
+  printf("on %s host: WEFT_TOKEN=%s weft p2p --mode initiator --ip %s --port %u\n",
+         is_loopback(config->listen) ? "this" : "the other", config->token, any ? own : config->listen, port);
 }
 
 static void report_port(const struct target *target, int out) {

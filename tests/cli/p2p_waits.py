@@ -28,8 +28,9 @@ class Listening(tool.ToolTest):
             self.assertRegex(process.stdout.readline(),
                              r"^listening at 0\.0\.0\.0, port \d+ \(every address of this host\)$")
             self.assertRegex(process.stdout.readline(), "^on the other host: WEFT_TOKEN=")
-        with running("--mode", "target", "--port", 0, "--ip", "127.0.0.1") as process:
+        with running("--mode", "target", "--port", 0, "--ip", "127.0.0.1", WEFT_TOKEN="") as process:
             self.assertRegex(process.stdout.readline(), r"^listening at 127\.0\.0\.1, port \d+$")
+            self.assertRegex(process.stdout.readline(), "^on this host: WEFT_TOKEN=")  # no other one reaches it
 
     def test_on_a_host_of_ipv6_alone(self):
         made = ("ip link set lo up && ip link add weft0 type veth peer name weft1 && ip link set weft1 up && "
