@@ -255,6 +255,16 @@ def test_wrong_arguments(alone: ep.Rank) -> None:
     alone.dispatch(np.repeat(x, 2, 0)[::2], idx, weights, into=into).finish()  # rows with a distance
 
 
+def test_the_rows_of_topk_idx_are_the_tokens(alone: ep.Rank) -> None:
+    """Arrays of more rows serve for any number of tokens; what is behind these is neither sent nor written."""
+    x, idx, weights = tokens_of(0, 1)
+    into, out = alone.receive(), np.full((16, 256), 7, np.uint16)
+    operation = alone.dispatch(x, idx[:5], weights, into=into)
+    assert operation.info is not None and operation.info.num_rows == 10
+    operation.combine(into.x, out)
+    assert (out[:5] == x[:5]).all() and (out[5:] == 7).all()
+
+
 def test_receive_without_numpy(alone: ep.Rank, monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes what is not given, and is needed for nothing else."""
     given = {name: bytearray(4 * count) for name, count in (("counts", 2), ("src_rank", 4), ("src_token", 4))}

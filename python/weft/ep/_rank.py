@@ -227,16 +227,17 @@ class Rank:
         """Sends this rank's tokens to their experts and receives what the others have sent.
 
         x: [T][H], bf16, or with `scales` e4m3; OPAQUE: rows of any bytes; rows may have a distance. topk_idx: [T][K],
-        int64 or int32, global experts, -1: none. topk_weights: [T][K] f32; None: they come with the combine
-        (PER_EXPERT and PACKED, with LATENCY). scales: f32 [T][H/128], ue8m0 uint32 [T][ceil(H/512)], OPAQUE uint32
-        [T][n], with any strides. dtype: type of the rows that are sent, with rows no larger than those that the group
-        was opened for. route: with topk_idx the dispatch fills the route; without topk_idx it goes by the route, and
-        topk_weights is None; see `Route`. check_route: topk_idx has to be equal to the selections in the route, else
-        `weft.errors.InvalidError` names the first difference. The dispatch then uses the route if it is filled, and
-        fills it if it was only planned; on CUDA memory the call waits for the stream, and cannot be captured.
-        num_tokens_at: one number in rank memory, which is T. processors: maximum number of processors of the kernel.
-        recycle: ends the operation of two dispatches ago. info: whether to return what the dispatch did; None: on host
-        memory only, because on CUDA memory it requires to wait for the kernel.
+        int64 or int32, global experts, -1: none; its number of rows is T, and further rows of the other arrays, also of
+        the combine, are not used. topk_weights: [T][K] f32; None: they come with the combine (PER_EXPERT and PACKED,
+        with LATENCY). scales: f32 [T][H/128], ue8m0 uint32 [T][ceil(H/512)], OPAQUE uint32 [T][n], with any strides.
+        dtype: type of the rows that are sent, with rows no larger than those that the group was opened for. route: with
+        topk_idx the dispatch fills the route; without topk_idx it goes by the route, and topk_weights is None; see
+        `Route`. check_route: topk_idx has to be equal to the selections in the route, else `weft.errors.InvalidError`
+        names the first difference. The dispatch then uses the route if it is filled, and fills it if it was only
+        planned; on CUDA memory the call waits for the stream, and cannot be captured. num_tokens_at: one number in rank
+        memory, which is T. processors: maximum number of processors of the kernel. recycle: ends the operation of two
+        dispatches ago. info: whether to return what the dispatch did; None: on host memory only, because on CUDA memory
+        it requires to wait for the kernel.
 
         The loss of a rank is no error: see `Info.num_lost`. `weft.errors.RoomError`: `into` has too few rows. The
         error's ``rows_needed`` is the necessary number, and its ``op`` is open: call `dispatch_recv` with more room.
