@@ -211,7 +211,7 @@ static int read_root(struct reader *reader) {
   if (!root)
     return fail(WEFT_ERR_INVALID, "%s:1:1: the document is empty: want traffic_patterns: [...]", reader->source);
   if (root->type != YAML_MAPPING_NODE)
-    return complain(reader, root, "%s: want a mapping with traffic_patterns", kind_of(root));
+    return complain(reader, root, "%s: want a mapping with traffic_patterns; --matrix gives a matrix", kind_of(root));
   const yaml_node_t *list = NULL;
   for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top; pair++) {
     const yaml_node_t *key = yaml_document_get_node(reader->document, pair->key);

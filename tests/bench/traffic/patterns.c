@@ -180,6 +180,7 @@ static void a_wrong_list_is_refused_with_its_place(void **state) {
       {"", "1:1: the document is empty", WEFT_ERR_INVALID},
       {"traffic_patterns: [\n", ":2:1: not YAML", WEFT_ERR_INVALID},
       {"- 1\n", "1:1: a list: want a mapping with traffic_patterns", WEFT_ERR_INVALID},
+      {"0 64K\n64K 0\n", "1:1: a scalar: want a mapping with traffic_patterns; --matrix gives", WEFT_ERR_INVALID},
       {"a: 1\n", "1:1: a: want traffic_patterns once", WEFT_ERR_INVALID},
       {"traffic_patterns: 3\n", "1:19: traffic_patterns is a list of patterns, not a scalar", WEFT_ERR_INVALID},
       {"traffic_patterns: []\n", "1:19: traffic_patterns is empty", WEFT_ERR_INVALID},
