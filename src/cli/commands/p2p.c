@@ -147,7 +147,8 @@ static int check_sides(const struct p2p_config *config, const bool *given) {
   static const struct {
     const char *name;
     bool initiator; // an initiator has the option, too
-  } options[] = {{"ip", true}, {"port", true}, {"listen"}, {"forever"}, {"initiators"}, {"lend"}};
+  } options[] = {{"ip", true},       {"port", true},        {"listen", false},
+                 {"forever", false}, {"initiators", false}, {"lend", false}};
   if (config->mode == P2P_TARGET)
     return 0;
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
