@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable
 from typing import Any, Callable
@@ -87,7 +88,8 @@ def test_ranks_join_between_any_two_operations(store: weft.Store, learns: bool) 
                 model.run(1 << 30)
             except Finished:
                 assert model.steps > JOINS
-            rank.barrier()
+            with contextlib.suppress(weft.errors.PeerLostError):  # the last joiner, which may be leaving still
+                rank.barrier()
 
     def join() -> None:
         try:
