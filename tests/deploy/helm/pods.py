@@ -15,9 +15,13 @@ PAIR = {"nodes": 2, "ranksPerNode": 1, "startupTimeoutSeconds": 120}
 
 
 def expect(cluster, names, status=0):
-    for name in reversed(names):
-        got = cluster.status(name)
-        assert got == status, f"{name} ended with {got}: {cluster.log(name)}"
+    """Waits for the ends of the pods; after a failure it shows what each has said, since one may wait for another."""
+    try:
+        for name in reversed(names):
+            got = cluster.status(name)
+            assert got == status, f"{name} ended with {got}"
+    except AssertionError as failure:
+        raise AssertionError("\n".join([str(failure), *(f"{name}: {cluster.log(name)}" for name in names)])) from None
 
 
 def four_nodes_pass_a_classic_plan():
