@@ -27,10 +27,9 @@ Combined = tuple[torch.Tensor, Optional[torch.Tensor], EventOverlap]
 
 
 class EPHandle:
-    """The handle of a dispatch, for combines and for dispatches along the same paths. Values that
-    only programs need that read the attributes of a handle are computed at the first access, in the current stream.
-    Programs may set attributes to tensors that they have read before, for instance after they have saved them for a
-    backward pass."""
+    """The handle of a dispatch, for combines and for dispatches along the same paths. Values that only programs need
+    that read the attributes of a handle are computed at the first access, in the current stream. Programs may set
+    attributes to tensors that they have read before, for instance after they have saved them for a backward pass."""
 
     token_metadata_at_forward: None = None
     channel_linked_list: None = None
@@ -172,8 +171,7 @@ class ExpertBuffer(CommonBuffer):
                   num_experts: int | None, num_max_tokens_per_rank: int | None, expert_alignment: int | None,
                   handle: EPHandle | None, do_handle_copy: bool, do_cpu_sync: bool | None,
                   asynchronous: bool) -> Dispatched:
-        """Sends tokens to the ranks of their experts, or other values by a handle."""
-        self._check_alive()
+        """Sends tokens to the ranks of their experts, or other values by a handle. The buffer is alive."""
         values, scales = values_of(x)
         if handle is not None:
             kept = self._kept_of(handle)
@@ -204,8 +202,7 @@ class ExpertBuffer(CommonBuffer):
 
     def _combine(self, x: torch.Tensor, handle: EPHandle, topk_weights: torch.Tensor | None, bias: Bias, num_sms: int,
                  asynchronous: bool) -> Combined:
-        """Sends rows back."""
-        self._check_alive()
+        """Sends rows back. The buffer is alive."""
         kept = self._kept_of(handle)
         out, weights = kept.engine.combine(x, kept, topk_weights, biases(bias),
                                            self._processors(num_sms or handle.num_sms))
