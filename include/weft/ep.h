@@ -275,11 +275,16 @@ struct weft_ep_options {
                                    one process that share a GPU must divide these among them, unless they are
                                    WEFT_EP_OPTION_ORDERED */
   uint32_t flags;             /**< WEFT_EP_OPTION_* */
-  uint32_t reserved;          /**< 0 */
-  uint64_t window_bytes;      /**< THROUGHPUT: maximum size, in bytes, of the memory through which a peer's rows move to
-                                   this rank; the same for all ranks. Default: 64 MiB, for any max_tokens. CUDA memory,
-                                   for a peer on a host that NVLink does not reach: twice as much pinned host memory */
-  enum weft_ep_mode mode;     /**< mode of the group, the same for all ranks */
+  /** Operations of one step of the caller's, the same for all ranks. A step begins with each operation whose number is
+   *  a multiple of this. A view takes effect only with such an operation: so ranks join and leave between steps, and
+   *  the first operation of a joiner is the first one of a step. Barriers and combines by a route are operations, too.
+   *  Ranks that die are lost within the step. If several die at the same time, a view may take effect one operation
+   *  late. Default: 1, so a view takes effect with any operation */
+  uint32_t operations_per_step;
+  uint64_t window_bytes;    /**< THROUGHPUT: maximum size, in bytes, of the memory through which a peer's rows move to
+                                 this rank; the same for all ranks. Default: 64 MiB, for any max_tokens. CUDA memory,
+                                 for a peer on a host that NVLink does not reach: twice as much pinned host memory */
+  enum weft_ep_mode mode;   /**< mode of the group, the same for all ranks */
   uint32_t max_rows;        /**< THROUGHPUT: maximum number of rows that this rank receives in one operation, for which
                                  its bookkeeping has room; default: max_tokens times the capacity */
   uint64_t zero_copy_bytes; /**< THROUGHPUT: bytes of weft_ep_get_zero_copy_memory(), the same for all ranks. Default:

@@ -43,9 +43,12 @@ def containing(blocks: Iterable[str], call: str) -> str:
     return block
 
 
+RANK = containing(GUIDE, "hidden=7168, topk=8")
+
+
 def test_all_are_known() -> None:
     """A new example wants a test of its own."""
-    assert [len(README), len(GUIDE)] == [1, 6]
+    assert [len(README), len(GUIDE)] == [1, 7]
     assert [len(said(module)) for module in (weft, weft.agent, weft.ep, weft.store)] == [0, 1, 1, 1]
 
 
@@ -76,14 +79,14 @@ def run_two(example: str, topk: int, experts: int, hidden: int) -> None:
         in_threads(2, run)
 
 
-@pytest.mark.parametrize("example", [*README, containing(GUIDE, "rank.activate()")])
+@pytest.mark.parametrize("example", [*README, RANK])
 def test_rank(example: str) -> None:
     run_two(example, topk=4, experts=32 if "experts_per_rank=32" in example else 2, hidden=7168)
 
 
 def test_route() -> None:
-    rank, route = containing(GUIDE, "rank.activate()"), containing(GUIDE, "rank.route()")
-    run_two(rank + textwrap.indent(route, "    "), topk=4, experts=32, hidden=7168)
+    route = containing(GUIDE, "rank.route()")
+    run_two(RANK + textwrap.indent(route, "    "), topk=4, experts=32, hidden=7168)
 
 
 def test_one_rank_of_two() -> None:

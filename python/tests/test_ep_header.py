@@ -38,7 +38,7 @@ PLACES: dict[str, dict[str, str]] = {
     "weft_ep_options": {
         **alike("Rank:", "store", "prefix", "founders", "transport", "listen", "host_id", "rank", "capacity",
                 "max_tokens", "hidden", "topk", "experts_per_rank", "dtype", "combine_dtype", "memory", "device",
-                "max_processors", "window_bytes", "mode", "max_rows", "zero_copy_bytes"),
+                "max_processors", "operations_per_step", "window_bytes", "mode", "max_rows", "zero_copy_bytes"),
         "num_founders": "Rank:founders", "op_timeout_ms": "Rank:op_timeout", "lease_ttl_s": "Rank:lease_ttl",
         "flags": "Rank:join_only"},
     "weft_ep_limits": alike("Limits.", "max_tokens", "max_hidden", "max_topk", "max_experts_per_rank", "max_capacity",

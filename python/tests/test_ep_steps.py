@@ -1,4 +1,5 @@
-"""Steps of several operations, by the rule of the guide: ranks join between any two of them, and leave again."""
+"""Steps of several operations, by the rules of the guide: ranks join between steps, or between any two operations, and
+leave again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from test_documents import GUIDE, containing
 import weft
 from weft import ep
 
-RULE = containing(GUIDE, "class Changed")
+RULE, LOOP = containing(GUIDE, "class Changed"), containing(GUIDE, "operations_per_step=6")
 FOUNDERS, JOINS = 3, 12
 
 # What the layers do with a row, in either direction. In another order they give another number.
@@ -99,6 +100,56 @@ def test_ranks_join_between_any_two_operations(store: weft.Store, learns: bool) 
                     model = Model(rank, FOUNDERS, learns=learns)
                     model.run(2)
                     assert model.steps == 2
+        finally:
+            done.set()
+
+    in_threads(FOUNDERS + 1, lambda index: found(index) if index < FOUNDERS else join())
+
+
+def test_ranks_join_and_leave_between_steps(store: weft.Store) -> None:
+    """No step is begun again or changes its view, and the first step of a joiner is a whole one."""
+    operations = 3 * len(LAYERS)  # of a step of Model that learns
+    loop = LOOP.replace("step=6", f"step={operations}").replace("// 6", f"// {operations}")
+    done = threading.Event()
+
+    def play(index: int, sizes: dict[str, Any], before: Callable[[ep.Rank, Model], None]) -> None:
+        names: dict[str, Any] = {"weft": weft, "store": store, "r": index, "sizes": {**SIZES, **sizes},
+                                 "steps": 1 << 40}
+        models: list[Model] = []
+        epochs = set[int]()
+
+        def combine(operation: ep.Operation, y: np.ndarray, out: np.ndarray) -> None:
+            operation.combine(y, out)
+            assert operation.info is not None
+            epochs.add(operation.info.epoch)
+
+        def forward_and_backward(step: int) -> None:
+            rank = names["rank"]
+            assert rank.next_op == step * operations
+            models[:] = models or [Model(rank, index, learns=True)]
+            models[0].names["combine"] = combine
+            epochs.clear()
+            before(rank, models[0])
+            models[0].forward_and_backward(step)
+            assert len(epochs) == 1, f"step {step} ran in the views {epochs}"
+            if not rank.active:
+                names["steps"] = 0  # it has left
+
+        names["forward_and_backward"] = forward_and_backward
+        exec(loop, names)
+
+    def found(index: int) -> None:
+        with contextlib.suppress(Finished):
+            play(index, {"founders": range(FOUNDERS)}, lambda rank, _: rank.set_mark(int(done.is_set())))
+
+    def visit(rank: ep.Rank, model: Model) -> None:
+        if model.steps == 2:
+            rank.disconnect([rank.index])
+
+    def join() -> None:
+        try:
+            for _ in range(JOINS):
+                play(FOUNDERS, {"join_only": True}, visit)
         finally:
             done.set()
 

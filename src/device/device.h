@@ -78,6 +78,7 @@ struct device_ep_options {
   uint32_t max_rows;        // with `throughput`: most rows that this rank receives in one operation
   const void *zero_copy;    // with `throughput`: memory that peers map, to read its rows in place; NULL: none
   uint64_t zero_copy_bytes;
+  uint32_t operations_per_step; // a view takes effect with a multiple of this; 0: with any operation
 };
 
 // A member of a view. `seat` identifies the link to one incarnation of the member while the link exists. It is below

@@ -86,11 +86,11 @@ static int complete(struct weft_ep_options *options) {
   options->experts_per_rank = or_default(options->experts_per_rank, 2);
   options->op_timeout_ms = or_default(options->op_timeout_ms, 5000);
   options->lease_ttl_s = or_default(options->lease_ttl_s, 10);
+  options->operations_per_step = or_default(options->operations_per_step, 1);
   choose_mode(options);
   options->dtype = options->dtype ? options->dtype : WEFT_EP_BF16;
   options->combine_dtype = options->combine_dtype ? options->combine_dtype : WEFT_EP_COMBINE_BF16;
-  int rc =
-      ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY | WEFT_EP_OPTION_ORDERED, options->reserved);
+  int rc = ep_check_flags("options", options->flags, WEFT_EP_OPTION_JOIN_ONLY | WEFT_EP_OPTION_ORDERED, 0);
   if (rc != 0)
     return rc;
   if (!options->store)
@@ -161,6 +161,7 @@ static int allocate(weft_ep_t *ep, const struct weft_ep_options *options, bool *
     memcpy(ep->founders, options->founders, options->num_founders * sizeof *ep->founders);
     ep->num_founders = options->num_founders;
   }
+  ep->operations_per_step = options->operations_per_step;
   ep->join_only = options->flags & WEFT_EP_OPTION_JOIN_ONLY;
   ep->zero_copy.bytes = options->zero_copy_bytes;
   rc = ep->engine->allocate(ep, options);

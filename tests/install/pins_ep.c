@@ -40,7 +40,7 @@ PIN_FIELD(struct weft_ep_options, memory, 100);
 PIN_FIELD(struct weft_ep_options, device, 104);
 PIN_FIELD(struct weft_ep_options, max_processors, 108);
 PIN_FIELD(struct weft_ep_options, flags, 112);
-PIN_FIELD(struct weft_ep_options, reserved, 116);
+PIN_FIELD(struct weft_ep_options, operations_per_step, 116);
 PIN_FIELD(struct weft_ep_options, window_bytes, 120);
 PIN_FIELD(struct weft_ep_options, mode, 128);
 PIN_FIELD(struct weft_ep_options, max_rows, 132);

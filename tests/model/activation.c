@@ -63,6 +63,19 @@ static void a_joiner_is_told_two_starts(void **state) {
   holds("3 members and a joiner, a death, the store is down", told_apart);
 }
 
+// A death is in the model of steps, too: survivors of one death run every operation of a step in one view.
+static void views_change_between_steps(void **state) {
+  (void)state;
+  holds("2 members and a joiner, steps of 2",
+        (struct active_options){.founders = 2, .joiners = 1, .last = 2, .step = 2, .whole = true});
+  holds("2 members and a joiner, steps of 3",
+        (struct active_options){.founders = 2, .joiners = 1, .last = 2, .step = 3});
+  holds("3 members, one leaves, steps of 2",
+        (struct active_options){.founders = 3, .leavers = 1, .last = 2, .step = 2});
+  holds("2 members and a joiner, a death, steps of 2",
+        (struct active_options){.founders = 2, .joiners = 1, .last = 2, .crashes = 1, .step = 2, .one_by_one = true});
+}
+
 static void deadlines_pass_at_any_time(void **state) {
   (void)state;
   holds("3 members, a deadline",
@@ -135,11 +148,9 @@ static int search_once(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_fails_nobody_differs),
-      cmocka_unit_test(any_member_may_die_between_any_two_writes),
-      cmocka_unit_test(a_joiner_is_told_two_starts),
-      cmocka_unit_test(deadlines_pass_at_any_time),
-      cmocka_unit_test(a_mark_is_learnt_at_most_one_operation_apart),
+      cmocka_unit_test(nothing_fails_nobody_differs), cmocka_unit_test(any_member_may_die_between_any_two_writes),
+      cmocka_unit_test(a_joiner_is_told_two_starts),  cmocka_unit_test(views_change_between_steps),
+      cmocka_unit_test(deadlines_pass_at_any_time),   cmocka_unit_test(a_mark_is_learnt_at_most_one_operation_apart),
       cmocka_unit_test(every_rule_is_needed),
   };
   if (argc > 1)

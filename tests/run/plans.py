@@ -102,6 +102,12 @@ def ranks_that_are_killed_from_outside():
         assert [(e["status"], e["planned"]) for e in exits] == [(-9, True)] * 2 + [(0, True)] * 2, exits
 
 
+def views_change_between_steps():
+    _, events, _ = run_plan([[0, 1, 2], [0, 1, 2, 3], [0, -1, 2, 3], [0, 1, 3]], "--operations-per-step", 7)
+    begun = {event["epoch"]: event["op"] for event in events if event["kind"] == "activated"}
+    assert len(begun) >= 4 and all(op % 7 == 0 for op in begun.values()), begun
+
+
 def all_ranks_are_replaced():
     run_plan([[0, 1], [2], [0, 1], [3, 4]])
     run_plan([[0, 1], [-1, 2]])
@@ -173,6 +179,7 @@ def the_same_seed_dispatches_the_same_bytes():
 main({
     **{path.stem: classic(path.stem) for path in sorted((SOURCE / "plans").glob("*.json"))},
     "fault_and_rejoin": fault_and_rejoin,
+    "views_change_between_steps": views_change_between_steps,
     "who_sends_what_to_whom_and_when": who_sends_what_to_whom_and_when,
     "a_join_has_all_its_times": a_join_has_all_its_times,
     "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,

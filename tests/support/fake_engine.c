@@ -215,7 +215,7 @@ static void notify_joiners(struct device_ep *ep, const struct view *now, const s
 }
 
 static void begin(struct device_ep *ep, uint64_t op, const struct view *view) {
-  ep_activation_init(&ep->activation, op, view->epoch);
+  ep_activation_init(&ep->activation, op, view->epoch, ep->options.operations_per_step);
   ep->live[op % 4] = ep->live[(op + 1) % 4] = *view;
   ep->sent = ep->received = ep->combined = op;
   notify_joiners(ep, &(struct view){0}, view, op);

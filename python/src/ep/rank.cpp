@@ -173,6 +173,7 @@ void read_options(Opening &opening, nb::dict &given) {
   options.mode = (weft_ep_mode)number_of<int>(given, "mode");
   options.max_rows = number_of<uint32_t>(given, "max_rows");
   options.zero_copy_bytes = number_of<uint64_t>(given, "zero_copy_bytes");
+  options.operations_per_step = number_of<uint32_t>(given, "operations_per_step");
   opening.founders = ranks_of(given["founders"], "founders");
   options.founders = opening.founders->empty() ? nullptr : opening.founders->data();
   options.num_founders = (uint32_t)opening.founders->size();

@@ -45,9 +45,9 @@ class Rank:
     the group, or founds it alone if there is none (never with join_only). ordered: on a GPU, the caller promises that
     this rank never runs at the same time as other ranks of this process with the flag, so that each may use all
     processors. All ranks of a group have the same capacity, max_tokens, hidden, topk, experts_per_rank, dtype,
-    combine_dtype, mode, window_bytes, zero_copy_bytes and memory. Types, memory and mode are names (``"fp8"``,
-    ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct weft_ep_options
-    describes the other arguments.
+    combine_dtype, mode, window_bytes, zero_copy_bytes, operations_per_step and memory. Types, memory and mode are
+    names (``"fp8"``, ``"cuda"``) or members of `DType`, `CombineDType`, `Memory`, `Mode`. Times are in seconds. struct
+    weft_ep_options describes the other arguments.
     """
 
     def __init__(self, store: Store, *, rank: int | None = None, founders: Iterable[int] = (),
@@ -58,7 +58,7 @@ class Rank:
                  host_id: str | None = None, op_timeout: float | None = None, lease_ttl: int = 0,
                  max_processors: int = 0, join_only: bool = False, ordered: bool = False,
                  mode: Mode | str = Mode.DEFAULT, window_bytes: int = 0, max_rows: int = 0,
-                 zero_copy_bytes: int = 0, timeout: float | None = 10.0) -> None:
+                 zero_copy_bytes: int = 0, operations_per_step: int = 1, timeout: float | None = 10.0) -> None:
         options = {
             "prefix": prefix, "transport": transport, "listen": listen, "host_id": host_id,
             "rank": -1 if rank is None else rank, "capacity": capacity, "max_tokens": max_tokens, "hidden": hidden,
@@ -68,6 +68,7 @@ class Rank:
             "max_processors": max_processors, "window_bytes": window_bytes,
             "flags": (1 if join_only else 0) | (2 if ordered else 0),
             "mode": Mode.of(mode), "max_rows": max_rows, "zero_copy_bytes": zero_copy_bytes,
+            "operations_per_step": operations_per_step,
             "founders": listed("founders", "ranks", founders),
         }
         self._handle = _weft.rank_open(handle_of(store), options, milliseconds(timeout))

@@ -140,6 +140,9 @@ static const struct cli_option rows[] = {
 
   {.section = "Operations and time limits", .name = "iterations", .type = OPTION_UINT, .metavar = "N", .min = 1,
    .max = 1000000, .preset = "20", FIELD(config.iterations), .help = "timed operations of each phase"},
+  {.name = "operations-per-step", .type = OPTION_UINT, .metavar = "N", .min = 1, .max = 1000000, .preset = "1",
+   FIELD(config.operations_per_step), .help = "ranks join and leave only with operations whose number is a multiple of "
+   "this, as in a model that runs so many operations a step"},
   {.name = "warmup", .type = OPTION_UINT, .metavar = "N", .min = 0, .max = 1000000, .preset = "3",
    FIELD(config.warmup), .help = "untimed operations before them"},
   {.name = "seed", .type = OPTION_UINT, .metavar = "N", .preset = "1", FIELD(config.seed),

@@ -152,7 +152,8 @@ int cuda_ep_control(struct device_ep *ep, const struct device_control *control, 
                                                 .gone = control->gone,
                                                 .masked = control->masked,
                                                 .timeout_ns = ep->options.timeout_ns,
-                                                .strict = __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE)};
+                                                .strict = __atomic_load_n(&ep->device->strict, __ATOMIC_ACQUIRE),
+                                                .operations_per_step = ep->options.operations_per_step};
   rc = put(ep, &ep->state->control, sizeof ep->state->control, "writing the control words", why);
   leave(ep, &guard);
   return rc;

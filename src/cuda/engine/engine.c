@@ -137,6 +137,7 @@ static int write_state(struct device_ep *ep, char *why) {
   memcpy(state->handle, ep->handle, sizeof state->handle);
   state->forms = ep->forms;
   state->control.timeout_ns = ep->options.timeout_ns;
+  state->control.operations_per_step = ep->options.operations_per_step;
   state->report = ep->report;
   int rc = cuda_check(why, cudaMemcpyAsync(ep->state, state, sizeof *state, cudaMemcpyHostToDevice, ep->control),
                       "cannot write the engine's state");
@@ -199,6 +200,8 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
   ep->options = *options;
   if (ep->options.timeout_ns > CUDA_LONGEST_NS)
     ep->options.timeout_ns = CUDA_LONGEST_NS;
+  if (ep->options.operations_per_step == 0)
+    ep->options.operations_per_step = 1;
   pthread_mutex_init(&ep->lock, NULL);
   struct cuda_guard guard;
   int rc = set_up(ep, why);

@@ -89,13 +89,18 @@ __device__ __forceinline__ void report_activation(cuda_state *state, uint64_t op
   state->counters.activations = n + 1;
 }
 
+__device__ __forceinline__ bool step_begins(const cuda_state *state, uint64_t op) {
+  return op % ptx::load_volatile(&state->control.operations_per_step) == 0;
+}
+
 // Decides the view of op + 2 from all headers of `op`, which ran in `now`, as every other rank does. `next`: the view
 // of op + 1. [one thread]
 __device__ __forceinline__ void decide(cuda_state *state, const cuda_view &now, const cuda_view &next,
                                        uint32_t next_live, uint64_t lowest, uint64_t op) {
   cuda_counters &counters = state->counters;
   counters.live[(op + 2) % CUDA_LIVE] = (uint8_t)next_live;
-  if (now.epoch != next.epoch || now.count == 0 || lowest == UINT32_MAX || lowest <= next.epoch)
+  if (now.epoch != next.epoch || now.count == 0 || lowest == UINT32_MAX || lowest <= next.epoch ||
+      !step_begins(state, op + 2))
     return;
   uint32_t slot = find_published(state, lowest);
   if (slot == NOT_PUBLISHED)

@@ -43,7 +43,8 @@ struct cuda_control {
   uint64_t ready, mark, gone, masked; // struct device_control
   uint64_t timeout_ns;                // CUDA_LONGEST_NS at most
   uint64_t strict;                    // see layout.h
-  uint64_t pad[10];
+  uint64_t operations_per_step;       // at least 1
+  uint64_t pad[9];
 };
 
 // The data that a dispatch passes to its combine and to empty.cuh: operation n has handle[n % CUDA_LIVE]. Masks have

@@ -1,8 +1,8 @@
 // The rule by which all ranks make the same decision about when an agreed view takes effect.
 #include "ep/core/activation.h"
 
-void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch) {
-  *activation = (struct ep_activation){.op = op, .epoch = {epoch, epoch}, .lowest = UINT64_MAX};
+void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch, uint32_t step) {
+  *activation = (struct ep_activation){.op = op, .epoch = {epoch, epoch}, .lowest = UINT64_MAX, .step = step};
 }
 
 uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op) {
@@ -21,9 +21,14 @@ void ep_activation_adopt(struct ep_activation *activation, uint64_t epoch) {
   activation->lowest = UINT64_MAX;
 }
 
+static bool step_begins(const struct ep_activation *activation, uint64_t op) {
+  return op % activation->step == 0;
+}
+
 uint64_t ep_activation_close(struct ep_activation *activation) {
   uint64_t now = activation->epoch[0], next = activation->epoch[1], decided = next;
-  if (now == next && activation->lowest != UINT64_MAX && activation->lowest > next)
+  bool newer = activation->lowest != UINT64_MAX && activation->lowest > next;
+  if (now == next && newer && step_begins(activation, activation->op + EP_ACTIVATION_LEAD))
     decided = activation->lowest;
   activation->op++;
   activation->epoch[0] = next;

@@ -1,9 +1,10 @@
 // When an agreed view takes effect: only the decision itself, which docs/design/membership.md explains.
 //
 // Every active rank feeds in the same headers, and so gets the same answers. E(n) is the epoch of operation n. The
-// headers of operation n decide E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1). So no second
-// change is decided while the first one has not taken effect. A joiner has seen no header before its first operation;
-// for this reason it knows E of that operation and of the next one.
+// headers of operation n decide E(n+2) = max(E(n+1), lowest `ready` of n), but only if E(n) = E(n+1), and if a step
+// begins with n+2. So no second change is decided while the first one has not taken effect, and the operations of a
+// step run in one view. A joiner has seen no header before its first operation; for this reason it knows E of that
+// operation and of the next one.
 #ifndef EP_CORE_ACTIVATION_H
 #define EP_CORE_ACTIVATION_H
 
@@ -16,10 +17,12 @@ struct ep_activation {
   uint64_t op;       // the oldest operation whose headers have not been collected
   uint64_t epoch[2]; // E(op), E(op + 1)
   uint64_t lowest;   // lowest `ready` received for `op`
+  uint32_t step;     // a step begins with each operation whose number is a multiple of this
 };
 
-// The first operation and its epoch; both are published to a joiner.
-void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch);
+// The first operation and its epoch; both are published to a joiner. `step`: operations of a step, the same for all
+// ranks.
+void ep_activation_init(struct ep_activation *activation, uint64_t op, uint64_t epoch, uint32_t step);
 
 // Epoch of `op` or `op + 1`.
 uint64_t ep_activation_epoch(const struct ep_activation *activation, uint64_t op);

@@ -14,7 +14,7 @@
 
 // Each gives the caller's struct itself if it has the size of this version, else `copy`; NULL after fail(). The third
 // argument is the last field of the struct's first version.
-#define EP_READ_OPTIONS(given, copy)       SIZED_READ(given, copy, reserved, "weft_ep_options")
+#define EP_READ_OPTIONS(given, copy)       SIZED_READ(given, copy, operations_per_step, "weft_ep_options")
 #define EP_READ_DISPATCH(given, copy)      SIZED_READ(given, copy, flags, "weft_ep_dispatch_args")
 #define EP_READ_RECV(given, copy)          SIZED_READ(given, copy, reserved, "weft_ep_recv_args")
 #define EP_READ_COMBINE(given, copy)       SIZED_READ(given, copy, reserved, "weft_ep_combine_args")

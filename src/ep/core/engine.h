@@ -63,6 +63,7 @@ struct weft_ep {
   int32_t *founders;
   uint32_t num_founders;
   bool join_only;
+  uint32_t operations_per_step;
   bool joins; // this rank asked to join a group that existed already
   struct group *group;
   struct ep_window bell; // this rank's doorbell page

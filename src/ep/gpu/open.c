@@ -23,7 +23,8 @@ static struct device_ep_options engine_options(const weft_ep_t *ep, const struct
                                     .window_bytes = options->window_bytes,
                                     .max_rows = options->max_rows,
                                     .zero_copy = ep->zero_copy.memory,
-                                    .zero_copy_bytes = options->zero_copy_bytes};
+                                    .zero_copy_bytes = options->zero_copy_bytes,
+                                    .operations_per_step = options->operations_per_step};
 }
 
 // Chooses the index of the device that the options name.

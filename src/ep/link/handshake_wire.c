@@ -32,6 +32,7 @@ struct ep_handshake_message ep_handshake_message_make(const weft_ep_t *ep, enum 
       .mode = mode_of(ep),
       .window_bytes = ep->layout.window_bytes,
       .zero_copy_bytes = ep->zero_copy.bytes,
+      .operations_per_step = ep->operations_per_step,
       .depth = EP_DEPTH,
       .memory = ep->engine->memory,
   };
@@ -106,6 +107,8 @@ int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_me
     rc = check_same(rank, "dtype", message->dtype, ep->dtype);
   if (rc == 0)
     rc = check_same(rank, "combine_dtype", message->combine_dtype, ep->combine_dtype);
+  if (rc == 0)
+    rc = check_same(rank, "operations_per_step", message->operations_per_step, ep->operations_per_step);
   if (rc == 0)
     rc = check_same(rank, "depth", message->depth, EP_DEPTH);
   if (rc == 0)

@@ -32,6 +32,7 @@ struct ep_handshake_message {
   uint32_t mode;         // enum weft_ep_mode
   uint64_t window_bytes; // THROUGHPUT; else 0
   uint64_t zero_copy_bytes;
+  uint32_t operations_per_step, pad;
 };
 
 // Between hosts, within TLS. The fields before `message` are the same in all versions, so that any two versions can

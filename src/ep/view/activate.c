@@ -31,7 +31,7 @@ static void count_earlier(weft_ep_t *ep, const struct group_view *view) {
 }
 
 void ep_start(weft_ep_t *ep, uint64_t op, const struct group_view *view) {
-  ep_activation_init(&ep->activation, op, view->epoch);
+  ep_activation_init(&ep->activation, op, view->epoch, ep->operations_per_step);
   ep->next_op = ep->first_op = op;
   group_view_unref(ep->view);
   ep->view = view;

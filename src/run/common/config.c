@@ -13,6 +13,7 @@ struct weft_ep_options run_ep_options(const struct run_config *config) {
   options.window_bytes = config->mode == WEFT_EP_THROUGHPUT ? config->window_bytes : 0;
   options.max_processors = config->memory == WEFT_EP_MEMORY_CUDA ? config->processors : 0;
   options.op_timeout_ms = config->timeout_ms;
+  options.operations_per_step = config->operations_per_step;
   options.memory = config->memory;
   return options;
 }

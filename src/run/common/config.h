@@ -63,14 +63,15 @@ struct run_config {
   enum weft_ep_mode mode;                                       // default: depends on num_tokens, as in the library
   uint32_t window_bytes;                                        // throughput: of a peer; 0: the library's default
   uint32_t alignment;                                           // of the packed parts of experts; 0: 1
-  uint32_t processors;        // throughput on GPUs: of each kernel, at most; 0: the library's default
-  uint32_t left_out;          // RUN_FEATURE_*, one bit each: features that the lead found missing in the library
-  enum weft_ep_memory memory; // AUTO: the lead decides, HOST or CUDA afterwards
-  bool share_gpus;            // several ranks of this node may use one GPU
-  uint32_t timeout_ms;        // of an operation; default 5,000
-  uint32_t startup_timeout_s; // time in which a launched rank must become active; default 60
-  uint32_t iterations;        // timed operations per phase; default 20
-  uint32_t warmup;            // untimed ones before; default 3
+  uint32_t processors;          // throughput on GPUs: of each kernel, at most; 0: the library's default
+  uint32_t operations_per_step; // at least 1
+  uint32_t left_out;            // RUN_FEATURE_*, one bit each: features that the lead found missing in the library
+  enum weft_ep_memory memory;   // AUTO: the lead decides, HOST or CUDA afterwards
+  bool share_gpus;              // several ranks of this node may use one GPU
+  uint32_t timeout_ms;          // of an operation; default 5,000
+  uint32_t startup_timeout_s;   // time in which a launched rank must become active; default 60
+  uint32_t iterations;          // timed operations per phase; default 20
+  uint32_t warmup;              // untimed ones before; default 3
   uint64_t seed;
   bool validate_phase_failures; // judge every operation of a phase with a planned loss until the view is agreed on
   bool digests;                 // write a digest of every operation's result, for comparison with another run

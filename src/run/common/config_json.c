@@ -22,9 +22,9 @@ struct field {
   { #field, offsetof(struct run_config, field), {NULL }, 0 }
 
 static const struct field numbers[] = {
-    NUMBER(num_agents), NUMBER(num_tokens), NUMBER(experts_per_rank),  NUMBER(hidden),     NUMBER(topk),
-    NUMBER(timeout_ms), NUMBER(warmup),     NUMBER(startup_timeout_s), NUMBER(iterations), NUMBER(window_bytes),
-    NUMBER(alignment),  NUMBER(processors), NUMBER(left_out),
+    NUMBER(num_agents), NUMBER(num_tokens), NUMBER(experts_per_rank),    NUMBER(hidden),     NUMBER(topk),
+    NUMBER(timeout_ms), NUMBER(warmup),     NUMBER(startup_timeout_s),   NUMBER(iterations), NUMBER(window_bytes),
+    NUMBER(alignment),  NUMBER(processors), NUMBER(operations_per_step), NUMBER(left_out),
 };
 
 static const struct field choices[] = {

@@ -16,7 +16,7 @@ static uint64_t close_with(struct ep_activation *activation, uint64_t ready) {
 static void starts_where_it_is_told(void **state) {
   (void)state;
   struct ep_activation a;
-  ep_activation_init(&a, 7, 3);
+  ep_activation_init(&a, 7, 3, 1);
   assert_int_equal(ep_activation_epoch(&a, 7), 3);
   assert_int_equal(ep_activation_epoch(&a, 8), 3);
 }
@@ -24,7 +24,7 @@ static void starts_where_it_is_told(void **state) {
 static void lowest_ready_takes_effect_two_operations_later(void **state) {
   (void)state;
   struct ep_activation a;
-  ep_activation_init(&a, 0, 1);
+  ep_activation_init(&a, 0, 1, 1);
   ep_activation_receive(&a, 5);
   ep_activation_receive(&a, 2);
   ep_activation_receive(&a, 9);
@@ -36,7 +36,7 @@ static void lowest_ready_takes_effect_two_operations_later(void **state) {
 static void nothing_newer_changes_nothing(void **state) {
   (void)state;
   struct ep_activation a;
-  ep_activation_init(&a, 0, 4);
+  ep_activation_init(&a, 0, 4, 1);
   assert_int_equal(close_with(&a, 4), 0);
   assert_int_equal(close_with(&a, 3), 0); // a rank that has not heard of view 4 yet, though it runs in it
   assert_int_equal(ep_activation_epoch(&a, 3), 4);
@@ -45,7 +45,7 @@ static void nothing_newer_changes_nothing(void **state) {
 static void no_second_decision_while_one_is_on_its_way(void **state) {
   (void)state;
   struct ep_activation a;
-  ep_activation_init(&a, 0, 1);
+  ep_activation_init(&a, 0, 1, 1);
   assert_int_equal(close_with(&a, 2), 2); // headers of 0: view 2 from operation 2 on
   assert_int_equal(close_with(&a, 3), 0); // headers of 1: not now
   assert_int_equal(ep_activation_epoch(&a, 2), 2);
@@ -57,7 +57,7 @@ static void no_second_decision_while_one_is_on_its_way(void **state) {
 static void adopting_forgets_what_was_heard(void **state) {
   (void)state;
   struct ep_activation a;
-  ep_activation_init(&a, 0, 1);
+  ep_activation_init(&a, 0, 1, 1);
   ep_activation_receive(&a, 1);
   ep_activation_adopt(&a, 2);
   assert_int_equal(ep_activation_epoch(&a, 0), 2);
@@ -68,9 +68,35 @@ static void adopting_forgets_what_was_heard(void **state) {
 static void nobody_heard_changes_nothing(void **state) {
   (void)state;
   struct ep_activation a;
-  ep_activation_init(&a, 0, 1);
+  ep_activation_init(&a, 0, 1, 1);
   assert_int_equal(ep_activation_close(&a), 0);
   assert_int_equal(ep_activation_epoch(&a, 2), 1);
+}
+
+static void a_view_waits_for_the_next_step(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 4, 1, 4); // operations 4 to 7 are a step
+  assert_int_equal(close_with(&a, 2), 0);
+  assert_int_equal(close_with(&a, 2), 0);
+  assert_int_equal(close_with(&a, 3), 3); // headers of 6: view 3 from operation 8 on
+  assert_int_equal(ep_activation_epoch(&a, 7), 1);
+  assert_int_equal(ep_activation_epoch(&a, 8), 3);
+  for (uint64_t op = 7; op < 10; op++)
+    assert_int_equal(close_with(&a, 4), 0);
+  assert_int_equal(close_with(&a, 4), 4); // headers of 10, from 12 on
+}
+
+// Steps of two operations: each decides at most one view, so no decision is lost because another is on its way.
+static void the_shortest_steps_change_the_view_each_time(void **state) {
+  (void)state;
+  struct ep_activation a;
+  ep_activation_init(&a, 0, 1, 2);
+  for (uint64_t op = 0; op < 10; op += 2) {
+    assert_int_equal(close_with(&a, op + 2), op + 2);
+    assert_int_equal(close_with(&a, op + 3), 0);
+    assert_int_equal(ep_activation_epoch(&a, op + 3), op + 2);
+  }
 }
 
 // Members that hear the same headers, in any order, decide alike; a joiner told (op, epoch) agrees from then on.
@@ -79,7 +105,7 @@ static void members_and_joiner_agree_for_ever(void **state) {
   struct ep_activation old[3], joiner;
   uint64_t seed = 1, newest = 1, told = 0;
   for (int i = 0; i < 3; i++)
-    ep_activation_init(&old[i], 0, 1);
+    ep_activation_init(&old[i], 0, 1, 1);
   for (uint64_t op = 0; op < 10000; op++) {
     uint64_t ready[3];
     for (int i = 0; i < 3; i++) {
@@ -101,7 +127,7 @@ static void members_and_joiner_agree_for_ever(void **state) {
       assert_int_equal(ep_activation_epoch(&joiner, op + 2), ep_activation_epoch(&old[0], op + 2));
     }
     if (told == 0 && decided != 0)
-      ep_activation_init(&joiner, told = op + EP_ACTIVATION_LEAD, decided);
+      ep_activation_init(&joiner, told = op + EP_ACTIVATION_LEAD, decided, 1);
   }
   assert_true(told != 0);
 }
@@ -114,6 +140,8 @@ int main(void) {
       cmocka_unit_test(no_second_decision_while_one_is_on_its_way),
       cmocka_unit_test(adopting_forgets_what_was_heard),
       cmocka_unit_test(nobody_heard_changes_nothing),
+      cmocka_unit_test(a_view_waits_for_the_next_step),
+      cmocka_unit_test(the_shortest_steps_change_the_view_each_time),
       cmocka_unit_test(members_and_joiner_agree_for_ever),
   };
   return cmocka_run_group_tests_name("ep_activation", tests, NULL, NULL);

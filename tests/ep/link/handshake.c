@@ -203,6 +203,7 @@ static void a_handshake_message_that_is_wrong_anywhere_is_refused_in_words(void 
   EXPECT(WEFT_ERR_VERSION, "hidden 4294967295", hello.message.hidden = UINT32_MAX);
   EXPECT(WEFT_ERR_VERSION, "window size", hello.message.area_bytes = 1);
   EXPECT(WEFT_ERR_VERSION, "zero_copy_bytes 1", hello.message.zero_copy_bytes = 1);
+  EXPECT(WEFT_ERR_VERSION, "operations_per_step 4", hello.message.operations_per_step = 4);
   EXPECT(WEFT_ERR_VERSION, "CUDA memory", hello.message.memory = WEFT_EP_MEMORY_CUDA);
   EXPECT(WEFT_ERR_UNSUPPORTED, "shm", strcpy(hello.transport, "ofi"));
   EXPECT(WEFT_ERR_PROTOCOL, "address", hello.address_size = 0);

@@ -106,6 +106,12 @@ static void choose_window(const struct setup *s, struct weft_ep_options *options
       layout.area + EP_PAGE + EP_DEPTH * (s->experts * sizeof(uint32_t) + rows * sizeof(uint64_t) + EP_LINE);
 }
 
+// With WEFT_TEST_STEP=N views take effect only with each N-th operation.
+static uint32_t operations_per_step(void) {
+  const char *step = getenv("WEFT_TEST_STEP");
+  return step ? (uint32_t)strtoul(step, NULL, 10) : 1;
+}
+
 bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, const int32_t *founders,
                uint32_t num_founders) {
   *rank = (struct rank){.setup = *setup, .index = index};
@@ -149,8 +155,10 @@ bool rank_open(struct rank *rank, const struct setup *setup, int32_t index, cons
                                     .combine_dtype = s->combine_dtype,
                                     .op_timeout_ms = s->timeout_ms,
                                     .lease_ttl_s = s->lease_s,
+                                    .operations_per_step = operations_per_step(),
                                     .host_id = host_of(rank, host)};
   choose_window(s, &options);
+  rank->step = options.operations_per_step;
   if (weft_ep_open(&rank->ep, &options, s->wait_limit_s * 1000) != 0)
     return rank_fail(rank, "open: %s", weft_last_error());
   rank->index = weft_ep_rank(rank->ep);
@@ -392,6 +400,9 @@ bool rank_operate(struct rank *rank) {
     return false;
   rank->had_losses |= rank->info.num_lost > 0 || rank->result.num_lost > 0;
   bool settled = rank->epoch == rank->info.epoch;
+  if (!settled && op % rank->step != 0 && !rank->had_losses)
+    return rank_fail(rank, "view %llu took effect with operation %llu, within a step of %u operations",
+                     (unsigned long long)rank->info.epoch, (unsigned long long)op, rank->step);
   rank->epoch = rank->info.epoch;
   if (rank->unjudged || rank->info.num_ranks != count || (rank->had_losses && !settled))
     return true;

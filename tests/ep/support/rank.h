@@ -81,6 +81,7 @@ struct rank {
   uint64_t view_epoch;
   bool had_losses; // in any operation so far
   bool unjudged;   // operations are run but not judged: this rank sends wrong data
+  uint32_t step;   // operations of a step, within which the view does not change
 
   uint32_t rows;
   uint16_t *x, *out, *y; // x with cast_before: e4m3

@@ -41,6 +41,7 @@ struct active_options {
   bool one_by_one; // no operation is sent before the previous one has ended
   uint8_t mortal;  // the members that may die, as bits; 0: all
   uint32_t differ; // operations that may end in different views
+  uint32_t step;   // operations of a step, which run in one view; 0: nothing is said about steps
   bool marks;
   enum active_mutation mutation;
   uint32_t states; // limit, 0: none

@@ -7,7 +7,7 @@
 
 static struct ep_activation activation_of(const struct member *m) {
   return (struct ep_activation){
-      .op = m->op, .epoch = {m->epoch[0], m->epoch[1]}, .lowest = m->lowest == 255 ? UINT64_MAX : m->lowest};
+      .op = m->op, .epoch = {m->epoch[0], m->epoch[1]}, .lowest = m->lowest == 255 ? UINT64_MAX : m->lowest, .step = 1};
 }
 
 static void keep_activation(struct member *m, const struct ep_activation *a) {
@@ -341,9 +341,22 @@ static uint8_t hear_all(struct play *p, int i, struct op *op) {
   return heard;
 }
 
+static void check_step(struct play *p, int i, const struct op *op) {
+  struct member *m = &p->w.m[i];
+  if (op->number % p->o->step != 0 && m->before && m->before != op->view && !p->broken[0])
+    snprintf(p->broken, sizeof p->broken,
+             "member %d ends operation %d in view %d, and the one before, of this step, in %d", i, op->number, op->view,
+             m->before);
+  m->before = op->view;
+}
+
 static void close_op(struct play *p, int i, struct op *op) {
   struct member *m = &p->w.m[i];
   struct ep_activation a = activation_of(m);
+  if (p->o->step) {
+    check_step(p, i, op);
+    a.step = p->o->step;
+  }
   m->closed_in[op->number] = op->view;
   uint8_t decided = (uint8_t)ep_activation_close(&a);
   keep_activation(m, &a);
@@ -453,7 +466,7 @@ bool member_begin(struct play *p, int i) {
   if (!view || first > p->ops)
     return false;
   struct ep_activation a;
-  ep_activation_init(&a, first - 1u, view);
+  ep_activation_init(&a, first - 1u, view, 1);
   keep_activation(m, &a);
   m->started = 1;
   m->next_op = first - 1;

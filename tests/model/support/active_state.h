@@ -37,6 +37,7 @@ struct member {
   uint8_t silent, doubted;      // peers that it has given up; only the silent ones are reported
   uint8_t mark, learned;        // its own mark; operation + 1 in which it learnt that all members have set theirs
   struct op ops[DEPTH];
+  uint8_t before;             // epoch of the operation that it closed last, if steps have several operations
   uint8_t closed_in[OPS_MAX]; // epoch in which it closed the operation; 0: not closed, 255: compared with the others
 };
 
