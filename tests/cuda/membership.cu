@@ -43,10 +43,16 @@ void grow_too_early(rank &r, cudaGraphExec_t exec) {
   judge_alone(r, 150);
 }
 
-void growing(rank &r) {
+// `step`: operations of a step; views take effect only with the first one.
+void check_step(const rank &r, uint32_t step) {
+  if (r.op % step != 0)
+    r.die("a view took effect with operation %llu, within a step of %u", (unsigned long long)r.op, step);
+}
+
+void growing(rank &r, uint32_t step) {
   const int32_t joiners[] = {1, 2};
   struct weft_ep_change_args shrink = WEFT_EP_CHANGE_ARGS_INIT;
-  r.open(1, TIMEOUT_MS);
+  r.open(1, TIMEOUT_MS, step);
   r.must(weft_ep_activate(r.ep, DEADLINE_MS), "weft_ep_activate");
   r.fill(150, first_ranks(1));
   cudaGraphExec_t exec = r.capture();
@@ -61,6 +67,7 @@ void growing(rank &r) {
   r.must(weft_ep_change(r.ep, &both(), DEADLINE_MS), "weft_ep_change");
   r.replay_until(exec, RANKS);
   first_of_three[0] = r.op;
+  check_step(r, step);
   for (int i = 0; i < FEW; i++)
     r.replay(exec);
   judge(r, all_there(151));
@@ -68,6 +75,7 @@ void growing(rank &r) {
   shrink.num_remove = 2;
   r.must(weft_ep_change(r.ep, &shrink, DEADLINE_MS), "weft_ep_change, back");
   r.replay_until(exec, 1);
+  check_step(r, step);
   r.fill(152, first_ranks(1));
   r.replay(exec);
   judge_alone(r, 152);
@@ -95,10 +103,10 @@ void operate_to_the_end(rank &r) {
   }
 }
 
-void offering(rank &r) {
+void offering(rank &r, uint32_t step) {
   uint64_t first;
   r.world->meet(r, "the capture");
-  r.open(1, TIMEOUT_MS);
+  r.open(1, TIMEOUT_MS, step);
   r.fill(151, first_ranks(RANKS));
   if (r.index == 1) { // it takes its offer back, and makes it again
     offer(r);
@@ -127,11 +135,11 @@ void offering(rank &r) {
   r.world->meet(r, "the end");
 }
 
-void grow(rank &r) {
+template <uint32_t step> void grow(rank &r) {
   if (r.index == 0)
-    growing(r);
+    growing(r, step);
   else
-    offering(r);
+    offering(r, step);
 }
 
 // --- one rank runs; two are in the view, and have no first operation yet, when it goes ---
@@ -228,7 +236,10 @@ void interrupt(rank &r) {
   r.leave();
 }
 
-const struct test tests[] = {{"grow", grow}, {"desert", desert}, {"hand_over", hand_over}, {"interrupt", interrupt}};
+const struct test tests[] = {
+    {"grow", grow<1>},        {"grow_by_steps", grow<17>}, {"desert", desert},
+    {"hand_over", hand_over}, {"interrupt", interrupt},
+};
 
 } // namespace
 

@@ -191,7 +191,7 @@ const std::vector<int32_t> &first_ranks(int32_t count) {
   return lists[count];
 }
 
-void rank::open(int32_t founders, uint32_t op_timeout_ms) {
+void rank::open(int32_t founders, uint32_t op_timeout_ms, uint32_t operations_per_step) {
   weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   bool joins = index >= founders;
   int processors = 0;
@@ -209,6 +209,7 @@ void rank::open(int32_t founders, uint32_t op_timeout_ms) {
   options.experts_per_rank = EXPERTS;
   options.dtype = WEFT_EP_BF16;
   options.op_timeout_ms = op_timeout_ms;
+  options.operations_per_step = operations_per_step;
   options.memory = WEFT_EP_MEMORY_CUDA;
   options.device = device;
   static const char *const ids[RANKS] = {"one", "two", "three"};

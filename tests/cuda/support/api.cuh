@@ -83,7 +83,7 @@ struct rank {
   void replay_until(cudaGraphExec_t exec, uint32_t num_ranks);
 
   // Opens the rank in a group with the founders 0 to `founders` - 1. A rank with a higher index joins the group.
-  void open(int32_t founders, uint32_t op_timeout_ms);
+  void open(int32_t founders, uint32_t op_timeout_ms, uint32_t operations_per_step = 1);
   void activate(int32_t founders);
   void close();
   // Opens and activates the rank in a group that all ranks found.
