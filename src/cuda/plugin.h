@@ -183,7 +183,7 @@ int cuda_share(const void *memory, uint64_t size, bool window, struct device_sha
 int cuda_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why);
 void cuda_share_close(struct device *device, const struct device_share *share, void *memory);
 int cuda_pin_caller(void *memory, uint64_t size, char *why);
-void cuda_unpin_caller(void *memory);
+void cuda_unpin_caller(void *memory, uint64_t size);
 int cuda_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
 int cuda_copies_run(struct device_copies *copies, void *stream, char *why);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 17, // version of this header
+  DEVICE_ABI = 18, // version of this header
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -466,9 +466,11 @@ struct device_api {
   // stays the caller's. [any]
   int (*share_open)(struct device *device, const struct device_share *share, int fd, void **memory, char *why);
   void (*share_close)(struct device *device, const struct device_share *share, void *memory);
-  // Pins host memory, so that devices copy from and to it by themselves. EXISTS: it is pinned already. [any]
+  // Pins host memory, so that devices copy from and to it by themselves. Ranges may overlap: pages stay pinned until
+  // each pin() of them has had its unpin(), with the same range. EXISTS: other code has pinned all of it. INVALID:
+  // other code has pinned a part of it. [any]
   int (*pin)(void *memory, uint64_t size, char *why);
-  void (*unpin)(void *memory);
+  void (*unpin)(void *memory, uint64_t size);
   // Prepares copies by one device, in no order. The device must reach the memory; pinned host memory is allowed. [any]
   int (*copies_open)(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);

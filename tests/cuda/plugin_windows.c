@@ -290,6 +290,49 @@ static void copies_of_which_one_fails_are_told_when_the_others_have_ended(void *
   cuda_copies_close(opened);
 }
 
+static bool is_pinned(const char *memory) {
+  struct cudaPointerAttributes is;
+  cudaPointerGetAttributes(&is, memory);
+  return is.type == cudaMemoryTypeHost;
+}
+
+// Regions of an agent, or of several agents of a process, may overlap, and end in any order.
+static void pinned_ranges_may_overlap(void **state) {
+  (void)state;
+  enum { PAGE = 4096 };
+  static alignas(PAGE) char memory[4 * PAGE];
+  int before = fake.pinned;
+  assert_int_equal(cuda_pin_caller(memory, 2 * PAGE, why), 0);
+  assert_int_equal(cuda_pin_caller(memory, 2 * PAGE, why), 0);
+  assert_int_equal(cuda_pin_caller(memory + PAGE + 100, 2 * PAGE, why), 0);
+  for (int page = 0; page < 4; page++)
+    assert_true(is_pinned(memory + page * PAGE));
+  cuda_unpin_caller(memory, 2 * PAGE);
+  assert_true(is_pinned(memory));
+  cuda_unpin_caller(memory, 2 * PAGE);
+  for (int page = 1; page < 4; page++)
+    assert_true(is_pinned(memory + page * PAGE));
+  cuda_unpin_caller(memory + PAGE + 100, 2 * PAGE);
+  assert_int_equal(fake.pinned, before);
+}
+
+static void memory_that_other_code_has_pinned_in_part_is_refused(void **state) {
+  (void)state;
+  enum { PAGE = 4096 };
+  static alignas(PAGE) char memory[4 * PAGE];
+  int before = fake.pinned;
+  assert_int_equal(cudaHostRegister(memory + 2 * PAGE, PAGE, 0), cudaSuccess);
+  assert_refused(cuda_pin_caller(memory + 2 * PAGE, PAGE, why), WEFT_ERR_EXISTS, "pinned already");
+  assert_refused(cuda_pin_caller(memory + PAGE, 2 * PAGE, why), WEFT_ERR_INVALID, "a part of the 8192 bytes");
+  assert_refused(cuda_pin_caller(memory + 2 * PAGE, 2 * PAGE, why), WEFT_ERR_INVALID, "a part of the 8192 bytes");
+  assert_int_equal(cuda_pin_caller(memory, PAGE, why), 0);
+  assert_refused(cuda_pin_caller(memory, 3 * PAGE, why), WEFT_ERR_INVALID, "a part of the 12288 bytes");
+  cuda_unpin_caller(memory, PAGE); // the last one that has it
+  assert_false(is_pinned(memory));
+  assert_int_equal(cudaHostUnregister(memory + 2 * PAGE), cudaSuccess);
+  assert_int_equal(fake.pinned, before);
+}
+
 static void devices_streams_and_owners_are_told(void **state) {
   (void)state;
   int index = -1;
@@ -325,6 +368,8 @@ int main(void) {
       TEST(who_cannot_share_memory_has_opened_no_device),
       TEST(copies_are_told_by_words),
       TEST(copies_of_which_one_fails_are_told_when_the_others_have_ended),
+      TEST(pinned_ranges_may_overlap),
+      TEST(memory_that_other_code_has_pinned_in_part_is_refused),
       TEST(devices_streams_and_owners_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

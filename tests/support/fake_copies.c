@@ -67,8 +67,8 @@ int fake_pin(void *memory, uint64_t size, char *why) {
   return 0;
 }
 
-void fake_unpin(void *memory) {
-  (void)memory;
+void fake_unpin(void *memory, uint64_t size) {
+  (void)memory, (void)size;
 }
 
 struct device_copies {

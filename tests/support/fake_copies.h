@@ -9,7 +9,7 @@ int fake_share(const void *memory, uint64_t size, bool window, struct device_sha
 int fake_share_open(struct device *device, const struct device_share *share, int fd, void **memory, char *why);
 void fake_share_close(struct device *device, const struct device_share *share, void *memory);
 int fake_pin(void *memory, uint64_t size, char *why);
-void fake_unpin(void *memory);
+void fake_unpin(void *memory, uint64_t size);
 int fake_copies_open(struct device *device, const struct device_copy *copies, uint32_t count,
                      struct device_copies **opened, char *why);
 int fake_copies_run(struct device_copies *copies, void *stream, char *why);

@@ -200,25 +200,3 @@ void cuda_copies_close(struct device_copies *copies) {
   free(copies->large);
   free(copies);
 }
-
-int cuda_pin_caller(void *memory, uint64_t size, char *why) {
-  struct cuda_guard guard;
-  bool entered = cuda_enter_any(&guard) == 0;
-  cudaError_t error = cudaHostRegister(memory, size, cudaHostRegisterPortable);
-  if (entered)
-    cuda_leave(&guard);
-  if (error == cudaErrorHostMemoryAlreadyRegistered) {
-    cudaGetLastError();
-    return cuda_why(why, WEFT_ERR_EXISTS, "%p is pinned already", memory);
-  }
-  return cuda_check(why, error, "cannot pin host memory");
-}
-
-void cuda_unpin_caller(void *memory) {
-  struct cuda_guard guard;
-  bool entered = cuda_enter_any(&guard) == 0;
-  cudaHostUnregister(memory);
-  cudaGetLastError();
-  if (entered)
-    cuda_leave(&guard);
-}

@@ -145,7 +145,7 @@ static int measure_host(const struct limits_try *one, struct way *way, char *mem
   way->to = pinned, way->from = memory;
   if (rc == 0)
     rc = measure_way(one, way, gbps);
-  way->api->unpin(pinned);
+  way->api->unpin(pinned, LARGE);
   munmap(pinned, LARGE);
   return rc;
 }

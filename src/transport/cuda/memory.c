@@ -87,7 +87,7 @@ void cuda_transport_unreg(struct transport_region *base) {
     continue;
   *link = region->next;
   if (region->pinned)
-    worker->api->unpin(base->memory.address);
+    worker->api->unpin(base->memory.address, base->memory.length);
   if (region->shm)
     worker->shm->transport->unreg(region->shm);
   if (region->granted)
@@ -216,7 +216,7 @@ void cuda_transport_release(struct transport_remote *base) {
   if (remote->fd >= 0)
     close(remote->fd);
   if (remote->pinned)
-    worker->api->unpin(remote->host);
+    worker->api->unpin(remote->host, remote->base.length);
   if (remote->shm)
     worker->shm->transport->release(remote->shm);
   for (link = &peer->remotes; *link != remote; link = &(*link)->next)

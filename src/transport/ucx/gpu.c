@@ -8,7 +8,11 @@
 #include "base/log.h"
 #include "transport/ucx/ucx.h"
 
-enum { BOUNCES = 16 }; // buffers of a worker; if all of them are in use, further sends wait
+enum {
+  BOUNCES = 16, // buffers of a worker; if all of them are in use, further sends wait
+  PAGE = 4096,
+  STEP = (sizeof(struct ucx_bounce) + UCX_SERVED + PAGE - 1) / PAGE * PAGE, // bytes from one buffer to the next
+};
 
 static const uint32_t cuda = 1u << WEFT_MEMORY_CUDA;
 
@@ -34,7 +38,7 @@ void ucx_gpus_open(struct ucx_worker *worker) {
 void ucx_gpus_close(struct ucx_worker *worker) {
   struct ucx_gpus *gpus = &worker->gpus;
   if (gpus->pinned)
-    gpus->api->unpin(gpus->bounces);
+    gpus->api->unpin(gpus->bounces, BOUNCES * STEP);
   free(gpus->bounces);
   for (int i = 0; i < UCX_GPUS; i++) {
     if (gpus->streams[i])
@@ -57,7 +61,6 @@ static int open_device(struct ucx_gpus *gpus, int index) {
 // Pinned, since copies between a GPU and other memory go through a buffer of the driver. Memory that cannot be pinned
 // works, too.
 static int make_bounces(struct ucx_gpus *gpus) {
-  enum { PAGE = 4096, STEP = (sizeof(struct ucx_bounce) + UCX_SERVED + PAGE - 1) / PAGE * PAGE };
   char why[DEVICE_WHY] = "";
   if (gpus->bounces)
     return 0;

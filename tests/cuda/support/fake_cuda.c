@@ -467,9 +467,21 @@ cudaError_t cudaMemsetAsync(void *memory, int byte, size_t size, cudaStream_t st
   memset(memory, byte, size);
   return cudaSuccess;
 }
+// Registered host memory, by pages.
+static struct pinned { uintptr_t begin, end; } pinned[64];
+
+static struct pinned *find_pinned(uintptr_t at, size_t size) {
+  for (size_t i = 0; i < sizeof pinned / sizeof *pinned; i++)
+    if (pinned[i].begin < at + size && at < pinned[i].end)
+      return &pinned[i];
+  return NULL;
+}
+
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *is, const void *memory) {
   bool host = (const char *)memory >= fake_host_memory && (const char *)memory < fake_host_memory + 64;
-  *is = (struct cudaPointerAttributes){.type = host ? cudaMemoryTypeUnregistered : cudaMemoryTypeDevice,
+  *is = (struct cudaPointerAttributes){.type = find_pinned((uintptr_t)memory, 1) ? cudaMemoryTypeHost
+                                               : host                            ? cudaMemoryTypeUnregistered
+                                                                                 : cudaMemoryTypeDevice,
                                        .device = memory == FAKE_OTHER_MEMORY,
                                        .devicePointer = (void *)(uintptr_t)memory};
   return cudaSuccess;
@@ -610,14 +622,25 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void *memory, size_t size, unsigned int flags) {
-  (void)memory, (void)size;
+  uintptr_t begin = (uintptr_t)memory / 4096 * 4096, end = ((uintptr_t)memory + size + 4095) / 4096 * 4096;
+  struct pinned *free = pinned;
   if (fake.own_only)
     return cudaErrorNotSupported;
+  if (find_pinned(begin, end - begin))
+    return cudaErrorHostMemoryAlreadyRegistered;
+  while (free->end != 0)
+    free++;
+  *free = (struct pinned){begin, end};
+  fake.pinned++;
   fake.registered = flags;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void *memory) {
-  (void)memory;
+  struct pinned *its = find_pinned((uintptr_t)memory, 1);
+  if (!its || its->begin != (uintptr_t)memory / 4096 * 4096)
+    return cudaErrorHostMemoryNotRegistered;
+  *its = (struct pinned){0, 0};
+  fake.pinned--;
   return cudaSuccess;
 }
 cudaError_t cuda_copies_load(void) {

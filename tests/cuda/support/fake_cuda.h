@@ -18,6 +18,7 @@ struct fake_cuda {
   bool no_channel;             // there is no IMEX channel, which fabric handles need
   bool own_only;               // only CUDA's own memory can be pinned
   unsigned int registered;     // flags of the newest registration
+  int pinned;                  // ranges of host memory that are registered
   cudaError_t query;           // result of the next query of a stream, instead of success
   int drained;                 // waits of a stream for an event
   int graphs;                  // launches of graphs
