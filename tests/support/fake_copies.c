@@ -74,6 +74,7 @@ void fake_unpin(void *memory, uint64_t size) {
 struct device_copies {
   uint32_t count;
   int looks;
+  uint64_t run_ns, until_ns; // how long a run takes at least; when the newest one ends
   struct device_copy copy[];
 };
 
@@ -83,18 +84,22 @@ int fake_copies_open(struct device *device, const struct device_copy *copies, ui
   struct device_copies *made = malloc(sizeof *made + count * sizeof *copies);
   if (!made)
     return fake_say(why, WEFT_ERR_NOMEM, "no memory");
+  const char *ms = getenv("FAKE_COPIES_MS");
   made->count = count;
+  made->run_ns = ms ? strtoull(ms, NULL, 10) * 1000000 : 0;
   memcpy(made->copy, copies, count * sizeof *copies);
   *opened = made;
   return 0;
 }
 
-// A run counts as complete after some checks, so that requests are in flight for a while.
+// A run counts as complete after some checks, so that requests are in flight for a while, and at the earliest after
+// FAKE_COPIES_MS.
 enum { LOOKS = 3 };
 
 int fake_copies_run(struct device_copies *copies, void *stream, char *why) {
   (void)stream, (void)why;
   copies->looks = LOOKS;
+  copies->until_ns = clock_ns() + copies->run_ns;
   for (uint32_t i = 0; i < copies->count; i++)
     memcpy(fake_reach(copies->copy[i].to), fake_reach(copies->copy[i].from), copies->copy[i].size);
   return 0;
@@ -102,7 +107,7 @@ int fake_copies_run(struct device_copies *copies, void *stream, char *why) {
 
 int fake_copies_passed(struct device_copies *copies, bool *passed, char *why) {
   (void)why;
-  *passed = --copies->looks <= 0;
+  *passed = --copies->looks <= 0 && clock_ns() >= copies->until_ns;
   return 0;
 }
 

@@ -1,6 +1,7 @@
 // conformance NAME [name=value...]: the suite on that transport, with settings of its own. NAME may be "NAME:CASES",
 // with the cases' group: data, messages, life, threads, bad, processes or random. WEFT_SEED=N repeats the random ones;
-// WEFT_TEST_KIND=host, cuda, file or object runs it for that memory of the peer's only.
+// WEFT_TEST_KIND=host, cuda, file or object runs it for that memory of the peer's only; WEFT_TEST_CASES=PATTERN only
+// the cases with such names.
 #include "conformance/suite.h"
 
 #include <stdio.h>
@@ -126,6 +127,8 @@ int main(int argc, char **argv) {
     only = NULL;
   if (!choose(argv + 1) || (maps_nothing() && !plain_memory_is_reached()))
     return 77;
+  if (getenv("WEFT_TEST_CASES"))
+    cmocka_set_test_filter(getenv("WEFT_TEST_CASES"));
   draw_seed();
   struct transport_options options = {.size = sizeof options, .settings = suite.settings};
   struct transport_worker *worker;
