@@ -68,8 +68,10 @@ __global__ void __launch_bounds__(CUDA_COPIES_WARPS *lanes)
 
 cudaError_t cuda_copies_launch(const device_copy *pieces, uint32_t count, uint32_t blocks, const cuda_copies_mark *mark,
                                cudaStream_t stream) {
-  copy_pieces<<<blocks, CUDA_COPIES_WARPS * lanes, 0, stream>>>(pieces, count, mark->words, mark->number);
-  return cudaGetLastError();
+  uint32_t *words = mark->words, number = mark->number;
+  void *params[] = {&pieces, &count, &words, &number};
+  // not <<<>>>, whose error cudaGetLastError() would mix up with that of an earlier call of this thread
+  return cudaLaunchKernel((const void *)copy_pieces, dim3(blocks), dim3(CUDA_COPIES_WARPS * lanes), params, 0, stream);
 }
 
 cudaError_t cuda_copies_load() {
