@@ -82,7 +82,7 @@ struct cuda_area_head {
   uint64_t taken_dispatch; // number + 1 of the last dispatch of ours that the writer has taken
   uint64_t taken_combine;
   struct cuda_unit start; // words 0, 1: the reader's first operation, + 1; word 2: its epoch; flag: 1
-  uint64_t waiting; // a heartbeat: changes each time the writer says that it waits, but not for the reader (wait.cuh)
+  uint64_t waiting; // a heartbeat: changes each time the writer says that it waits, not only for the reader (wait.cuh)
   uint64_t taken_round; // cuda_round() of the newest further combine for which the writer has emptied the place of our
                         // answers
   uint64_t coded;       // cuda_round() of the newest combine whose call asks for logfmt10 answers

@@ -1,12 +1,12 @@
 // The one way to wait for another rank: until data has arrived, or until the deadline has passed and the rank is lost.
 //
 // A silent rank is distinguished from one that waits itself by *heartbeats*. A rank whose wait has lasted for an eighth
-// of the limit sends a heartbeat, and then eight in each limit, to every peer except those that it waits for: it writes
-// the word `waiting` of the area's head. So two ranks that wait for each other cannot extend each other's limit. A peer
-// is lost when neither its data nor a heartbeat has arrived for a limit, and in any case after 1 + DEVICE_EXTENSIONS
-// limits, which bounds every wait. The same holds for a wait for this rank's own rows, whose senders may wait for
-// others: this rank sends heartbeats to itself, too. Blocks that wait for each other send none; the blocks that wait
-// for a peer do. Nobody waits for a joiner that waits for its first operation.
+// of the limit sends a heartbeat, and then eight in each limit, to every peer, but not to a peer that is the only one
+// it waits for: it writes the word `waiting` of the area's head. So two ranks that wait only for each other cannot
+// extend each other's limit. A peer is lost when neither its data nor a heartbeat has arrived for a limit, and in any
+// case after 1 + DEVICE_EXTENSIONS limits, which bounds every wait. The same holds for a wait for this rank's own rows,
+// whose senders may wait for others: this rank sends heartbeats to itself, too. Blocks that wait for each other send
+// none; the blocks that wait for a peer do. Nobody waits for a joiner that waits for its first operation.
 //
 // Heartbeats are sent and read in *rounds*, by whichever thread has waited long enough: each thread leaves the seat
 // that it waits for in `awaited`. A changed word was written after the round before; nothing more is known of its time.
@@ -72,8 +72,9 @@ __device__ __forceinline__ void step_of_round(cuda_state *state) {
     begin_round(state);
     return;
   }
-  if (atomicCAS(&state->heartbeats.step, step, step + 1) != step--)
+  if (atomicCAS(&state->heartbeats.step, step, step + 1) != step)
     return;
+  step--;
   const volatile device_progress &progress = state->progress;
   uint32_t ended = (uint32_t)progress.ended, nth = step / STEPS;
   bool open = nth == 0 || (int32_t)((uint32_t)progress.received - ended - nth) >= -1;
@@ -100,8 +101,8 @@ __device__ __forceinline__ void step_of_round(cuda_state *state) {
   }
 }
 
-// Counts the rounds of a wait and value when it is over: the link is down, or its seat is lost, found so here or by
-// another thread.
+// Counts the rounds of a wait, and says when it is over: the link is down, or its seat is lost. This thread or another
+// one has found the seat to be lost.
 struct wait_limit {
   uint64_t since; // 32 bits would do, but with them ptxas spills in the midst of a dispatch
   uint32_t rounds;
