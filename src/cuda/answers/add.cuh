@@ -92,11 +92,11 @@ template <bool IN_PLACE> struct adder {
       bool self = at == kernel.op.self && mine;
       bool here = at < DEVICE_SEATS && has(has_row, at) && (!self || own);
       uint32_t all = __ballot_sync(~0u, here), nth = inputs + __popc(all & ((1u << lane) - 1));
-      const char *lies = IN_PLACE ? placed_answers::of(placed.rows, at) : nullptr;
+      const char *in_place = IN_PLACE ? placed_answers::of(placed.rows, at) : nullptr;
       if (here && nth < CUDA_MAX_TOPK) {
-        job.input[nth] = self   ? own
-                         : lies ? lies + (uint64_t)channel.memory.row[at] * 2 * args.flow.hidden
-                                : channel.place(kernel.op.in[at], channel.memory.sent[at]);
+        job.input[nth] = self       ? own
+                         : in_place ? in_place + (uint64_t)channel.memory.row[at] * 2 * args.flow.hidden
+                                    : channel.place(kernel.op.in[at], channel.memory.sent[at]);
         job.weight[nth] = 1.0f;
       }
       if (args.coded)
@@ -122,14 +122,14 @@ template <bool IN_PLACE> struct adder {
     if (args.renormalize)
       factor = make_up(token, seat, has_row, lane);
     bool weighed = seat < DEVICE_SEATS && has(has_row, seat);
-    const char *lie = IN_PLACE && args.out_weights ? placed_answers::of(placed.rows, seat) : nullptr,
+    const char *rows = IN_PLACE && args.out_weights ? placed_answers::of(placed.rows, seat) : nullptr,
                *weights = IN_PLACE && args.out_weights ? placed_answers::of(placed.weights, seat) : nullptr;
     if (args.out_weights && lane < K) {
       float weight = 0.0f;
       if (weighed && seat == kernel.op.self && mine) {
         uint32_t pair = kernel.row_base[seat] + (way.row & ((1u << CUDA_WAY_SEAT) - 1));
         weight = pair < args.rows ? args.row_weights[(size_t)pair * K + lane] : 0.0f;
-      } else if (weighed && lie) {
+      } else if (weighed && rows) {
         uint64_t row = channel.memory.row[seat];
         weight = weights ? __uint_as_float(ptx::load_volatile((const uint32_t *)weights + row * K + lane)) : 0.0f;
       } else if (weighed) {

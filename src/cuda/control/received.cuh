@@ -83,7 +83,7 @@ __device__ __forceinline__ bool is_conflict(const cuda_control_args &args, const
   return found && args.base.d.kind != KIND_BARRIER;
 }
 
-// The same with a kept route. `seats`: seats that take part. [one thread]
+// Replaces what is different with a kept route. `seats`: seats that take part. [one thread]
 __device__ __forceinline__ void write_kept_op(const cuda_control_args &args, uint64_t seats) {
   cuda_flow_op &out = *args.op;
   const cuda_filled &filled = *args.filled;

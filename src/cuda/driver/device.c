@@ -168,7 +168,7 @@ static int open_parts(const struct cuda_driver *driver, struct device *device, c
       "cannot query the granularity of device memory");
 }
 
-// After a failure the parts that were made stay; the next attempt makes new ones.
+// After a failure only the context stays retained (open_context()).
 static int make(int index, struct device **out, char *why) {
   struct device *device = calloc(1, sizeof *device);
   const struct cuda_driver *driver = cuda_driver(why);

@@ -1,4 +1,5 @@
-// The smaller kernels: begin of the first operation, and end of an operation without a combine.
+// The smaller kernels: the begin of the first operation, waking links, the end of an operation without a combine, what
+// comes before a further combine, and reading masks.
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/empty.cuh"
 #include "cuda/kernels/launch.h"

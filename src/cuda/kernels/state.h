@@ -1,9 +1,10 @@
 // The state that a rank's kernels share. It is in device memory, so that a captured graph can be replayed across
 // operations and views.
 //
-// `control`, `seats` and `published` are written by the host, with copies that may run at any time beside a kernel.
-// Everything else is written by kernels, which run one after the other. A *live* view is a view in which operations
-// run: a published view, with the first operation in which each member counts.
+// The host writes `control`, `published` and `zero_copy`, and clears `start_sent` of a seat that a new link takes. Its
+// copies may run at any time beside a kernel. Everything else is written by kernels, which run one after the other. A
+// *live* view is a view in which operations run: a published view, with the first operation in which each member
+// counts.
 #ifndef CUDA_KERNELS_STATE_H
 #define CUDA_KERNELS_STATE_H
 
@@ -58,7 +59,7 @@ struct cuda_handle {
   uint64_t *missing;  // [M]: members (by index) whose contribution to the token did not arrive
   uint64_t late;      // members (by index) whose weights follow with the combine
   uint32_t tokens;    // tokens of this rank that may get answers
-  uint32_t sent;      // rows that this rank sent
+  uint32_t sent;      // tokens of this rank in the dispatch
   uint64_t passed;    // seats that skip the operation: they read nothing of it
   uint32_t quantized; // whether the rows are fp8
   uint32_t kept;      // combines that have left the operation open

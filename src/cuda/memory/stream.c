@@ -126,7 +126,7 @@ int cuda_stream_device(void *stream, int *index, char *why) {
   return 0;
 }
 
-int cuda_event_open(struct device *device, void **mark, char *why) {
+int cuda_event_open(struct device *device, void **event, char *why) {
   struct cuda_guard guard;
   cudaEvent_t made;
   int rc = cuda_enter(device, &guard, why);
@@ -135,25 +135,25 @@ int cuda_event_open(struct device *device, void **mark, char *why) {
   rc = cuda_check(why, cudaEventCreateWithFlags(&made, cudaEventDefault), "cannot make an event");
   cuda_leave(&guard);
   if (rc == 0)
-    *mark = made;
+    *event = made;
   return rc;
 }
 
-void cuda_event_close(struct device *device, void *mark) {
+void cuda_event_close(struct device *device, void *event) {
   struct cuda_guard guard;
-  if (!mark || cuda_enter(device, &guard, NULL) != 0)
+  if (!event || cuda_enter(device, &guard, NULL) != 0)
     return;
-  cudaEventDestroy(mark);
+  cudaEventDestroy(event);
   cudaGetLastError();
   cuda_leave(&guard);
 }
 
-int cuda_event_record(struct device *device, void *mark, void *stream, char *why) {
+int cuda_event_record(struct device *device, void *event, void *stream, char *why) {
   struct cuda_guard guard;
   int rc = cuda_enter(device, &guard, why);
   if (rc != 0)
     return rc;
-  rc = cuda_check(why, cudaEventRecord(mark, stream), "cannot record an event in the stream");
+  rc = cuda_check(why, cudaEventRecord(event, stream), "cannot record an event in the stream");
   cuda_leave(&guard);
   return rc;
 }

@@ -31,9 +31,9 @@ struct plan_launch {
 // The part of the state that the plan needs, in shared memory. It loads all views, although the operation needs one:
 // loading only that view would need a second load that waits for the first.
 struct plan_state {
-  uint64_t op, usual; // usual: seats that get rows
-  uint32_t live;      // the index of the view of operation n: byte n % CUDA_LIVE
-  uint32_t number;    // of the plan
+  uint64_t op, open; // open: seats that get rows
+  uint32_t live;     // the index of the view of operation n: byte n % CUDA_LIVE
+  uint32_t number;   // of the plan
   uint32_t count[CUDA_LIVE];
   int32_t rank[CUDA_LIVE][CUDA_MAX_MEMBERS]; // ascending
   uint8_t seat[CUDA_LIVE][CUDA_MAX_MEMBERS];
@@ -55,19 +55,19 @@ struct plan_state {
     number = ptx::load_volatile(args.workspace + PLAN_NUMBER) + 1;
     uint64_t lost = ptx::load_volatile(&from.counters.lost), gone = ptx::load_volatile(&from.control.gone);
     uint64_t masked = ptx::load_volatile(&from.control.masked);
-    usual = ~(lost | gone | (args.replays ? masked : args.masked));
+    open = ~(lost | gone | (args.replays ? masked : args.masked));
   }
 };
 static_assert(sizeof(plan_state) + sizeof(cuda_route) <= STAGES_STATIC, "as stages_room() counts on");
 static_assert(CUDA_LIVE == 4 && offsetof(cuda_counters, live) % 4 == 0, "the indices of live views are one word");
 
-// The operation's.
+// The view of the operation.
 struct plan_view {
   uint32_t count;
-  uint64_t usual;
+  uint64_t open;
   const int32_t *rank;
   const uint8_t *seat;
-  __device__ __forceinline__ plan_view(const plan_state &state) : usual(state.usual) {
+  __device__ __forceinline__ plan_view(const plan_state &state) : open(state.open) {
     uint32_t chosen = state.live >> (uint32_t)(state.op % CUDA_LIVE) * 8 & (CUDA_LIVE - 1);
     count = min(state.count[chosen], (uint32_t)CUDA_MAX_MEMBERS);
     rank = state.rank[chosen];
@@ -137,11 +137,11 @@ __device__ __forceinline__ plan_step look(const plan_launch &launch, const plan_
     if (low < view.count && (uint32_t)view.rank[low] == rank) {
       s.member = low;
       s.seat = view.seat[low];
-      s.valid = s.seat < DEVICE_SEATS && view.usual >> s.seat & 1;
+      s.valid = s.seat < DEVICE_SEATS && view.open >> s.seat & 1;
     }
   }
   uint32_t before = (1u << piece.lane) - 1;
-  // Of lanes that have none, nobody asks for those alike.
+  // A lane without a valid selection is in none of these sets.
   uint32_t there = ptx::lanes_like(s.member, ptx::bits_of(view.count)) & __ballot_sync(~0u, s.valid);
   s.same = there & ptx::lanes_like(s.expert, ptx::bits_of(launch.args.flow.experts));
   s.token_same = there & slot_lanes;
