@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { AREA_A = 0x10000, AREA_B = 0x20000 };
 
@@ -165,6 +168,30 @@ static void a_device_that_does_not_answer_is_no_endless_wait(void **state) {
   assert_refused(cuda_stream_wait(device, FAKE_STREAM, 3, why), WEFT_ERR_TIMEOUT, "3 ms");
   uint64_t ns;
   assert_refused(cuda_event_elapsed(device, NULL, NULL, &ns, why), WEFT_ERR_BUSY, "both events");
+}
+
+// Time passes in steps, so that a wait of many seconds ends at once.
+static int64_t step_s;
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  static int64_t passed_s;
+  int rc = (int)syscall(SYS_clock_gettime, clock, now);
+  passed_s += step_s;
+  now->tv_sec += passed_s;
+  return rc;
+}
+
+// The kernel that begins the rank may still run, and uses the engine's memory, when its call has given up.
+static void a_close_waits_for_a_begin_that_takes_long(void **state) {
+  (void)state;
+  fake.stuck = true;
+  step_s = 1;
+  assert_refused(cuda_ep_begin(ep, NULL, 0, 0, 1, why), WEFT_ERR_TIMEOUT, "beginning");
+  step_s = 0;
+  fake.stuck_for = 5;
+  cuda_ep_close(ep);
+  ep = NULL;
+  assert_int_equal(fake.freed_early, 0);
+  assert_false(fake.stuck);
 }
 
 static void a_stream_that_is_captured_is_not_waited_for(void **state) {
@@ -589,6 +616,7 @@ int main(void) {
       TEST(control_words_keep_the_deadline),
       TEST(a_seat_given_again_is_forgotten),
       TEST(a_device_that_does_not_answer_is_no_endless_wait),
+      TEST(a_close_waits_for_a_begin_that_takes_long),
       TEST(a_stream_that_is_captured_is_not_waited_for),
       TEST(what_is_captured_runs_as_a_graph),
       TEST(links_to_peers_are_woken),

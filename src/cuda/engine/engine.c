@@ -219,16 +219,18 @@ int cuda_ep_open(struct device *device, const struct device_ep_options *options,
 }
 
 // Waits for the newest launch, unless the caller has already waited for it; in that case its stream may have been
-// destroyed.
+// destroyed. Also waits for the kernels of the owner's stream: a call that had to end may have stopped waiting for
+// them.
 static void await_launches(struct device_ep *ep) {
   struct device *device = ep->device;
+  uint64_t timeout = CUDA_OWN_WORK_MS * (uint64_t)1000000;
   pthread_mutex_lock(&device->lock);
   bool idle = device->idle_stream == ep->last && device->idle_launches >= ep->last_launch;
   pthread_mutex_unlock(&device->lock);
-  if (ep->last_launch == 0 || idle || cuda_check_capture(ep->last, NULL) != 0)
-    return;
-  uint64_t timeout = (1 + DEVICE_EXTENSIONS) * ep->options.timeout_ns + CUDA_OWN_WORK_MS * (uint64_t)1000000;
-  if (cudaEventRecord(ep->end, ep->last) == cudaSuccess && cudaStreamWaitEvent(ep->owner, ep->end, 0) == cudaSuccess)
+  if (ep->last_launch != 0 && !idle && cuda_check_capture(ep->last, NULL) == 0 &&
+      cudaEventRecord(ep->end, ep->last) == cudaSuccess && cudaStreamWaitEvent(ep->owner, ep->end, 0) == cudaSuccess)
+    timeout += (1 + DEVICE_EXTENSIONS) * ep->options.timeout_ns;
+  if (ep->owner)
     cuda_await(ep->owner, timeout, "launches before a close", NULL);
   cudaGetLastError();
 }

@@ -349,6 +349,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     fake.query = cudaSuccess;
     return error;
   }
+  if (fake.stuck_for > 0 && --fake.stuck_for == 0)
+    fake.stuck = false;
   return fake.stuck ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
@@ -436,6 +438,7 @@ cudaError_t cudaMallocFromPoolAsync(void **memory, size_t size, cudaMemPool_t po
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream) {
   (void)stream;
   fake.allocated--;
+  fake.freed_early += fake.stuck;
   free(memory);
   return cudaSuccess;
 }

@@ -10,6 +10,8 @@ enum { FAKE_PROCESSORS = 32, FAKE_SHARED = 200 << 10 };
 
 struct fake_cuda {
   bool stuck;                  // streams never complete their work
+  int stuck_for;               // they do after so many queries; 0: never
+  int freed_early;             // pieces of memory that were freed before
   bool capturing;              // streams are being captured
   bool full;                   // no device memory is left
   bool hidden;                 // the GPU of mapped windows is hidden
