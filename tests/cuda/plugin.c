@@ -35,6 +35,7 @@ static void a_new_engine_begins_with_nothing_but_its_pointers(void **state) {
   (void)state;
   const struct cuda_state *s = ep->state;
   assert_int_equal(s->control.timeout_ns, 5000);
+  assert_int_equal(s->control.operations_per_step, 3);
   assert_ptr_equal(s->report, &ep->host->report);
   assert_int_equal(s->counters.sent, 0);
   for (int i = 0; i < CUDA_LIVE; i++) {
@@ -95,6 +96,7 @@ static void who_finds_a_view_knows_that_a_link_is_slow(void **state) {
   assert_int_equal(found_before_told, 0);
   assert_int_equal(ep->state->control.strict, 1);
   assert_int_equal(ep->state->control.timeout_ns, 5000); // nothing beside it
+  assert_int_equal(ep->state->control.operations_per_step, 3);
 }
 
 static void views_that_kernels_may_look_for_are_kept(void **state) {

@@ -30,6 +30,7 @@ void flow_group::make_state(flow_rank &r) {
   memset((void *)r.report, 0, sizeof(device_report));
   state->report = r.report;
   state->control.timeout_ns = 2000000000;
+  state->control.operations_per_step = 1;
   state->control.strict = shape.relayed;
   state->counters.sent = next;
   cuda_view &view = state->live[0];

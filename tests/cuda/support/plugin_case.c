@@ -13,7 +13,8 @@ struct device_ep_options usual(void) {
                                     .topk = 2,
                                     .experts_per_rank = 4,
                                     .dtype = WEFT_EP_FP8,
-                                    .timeout_ns = 5000};
+                                    .timeout_ns = 5000,
+                                    .operations_per_step = 3};
 }
 
 int open_all(void **state) {

@@ -86,6 +86,7 @@ static void connect(group &g, rank &r) {
   state->report = r.report;
   state->forms = g.forms;
   state->control.timeout_ns = 5000000000ull;
+  state->control.operations_per_step = 1;
   state->control.strict = s.strict;
   state->control.ready = 1;
   g.fill_view(r, state->published[0], 1, s.ranks);
