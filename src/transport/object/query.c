@@ -49,7 +49,8 @@ int object_query(struct transport_worker *base, const char *path, uint32_t timeo
   int rc = object_url(&worker->set, path, &lane.object_url);
   if (rc == 0) {
     rc = ask_until(&lane, path, deadline_ns);
-    *length = lane.answer.length;
+    if (rc == 0)
+      *length = lane.answer.length; // the answer of a failure has the length of its text
     object_exchange_clear(&lane);
   }
   free(lane.object_url);

@@ -301,6 +301,33 @@ static void test_pieces_that_adjoin_are_one_request(void **state) {
   storage_close(&storage);
 }
 
+// The answer of a HEAD that fails has a length, too: that of the error's text.
+static void test_queries(void **state) {
+  (void)state;
+  enum { UNTOUCHED = 77 };
+  static const struct {
+    const char *path;
+    int err;
+  } cases[] = {
+      {"bucket/good/asked", 0},
+      {"bucket/slowdown,2/asked", 0}, // the third attempt succeeds
+      {"bucket/missing,99/asked", WEFT_ERR_NOT_FOUND},
+      {"bucket/forbid,99/asked", WEFT_ERR_AUTH},
+      {"bucket/fail,99/asked", WEFT_ERR_UNREACHABLE},
+      {"bucket/no-length,99/asked", WEFT_ERR_PROTOCOL},
+      {"no key", WEFT_ERR_INVALID},
+  };
+  struct storage storage = open_storage();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint64_t length = UNTOUCHED;
+    int rc = storage.transport->query(storage.worker, cases[i].path, SUPPORT_DEADLINE_MS, &length);
+    if (rc != cases[i].err || length != (rc == 0 ? MIB : UNTOUCHED))
+      fail_msg("%s: %s and %llu bytes: %s", cases[i].path, weft_err_name(rc), (unsigned long long)length,
+               weft_last_error());
+  }
+  storage_close(&storage);
+}
+
 // One read with these settings, "endpoint" with this URL.
 static int read_from(const char *url, const char *more, char *why) {
   char endpoint[128], setting[256];
@@ -371,6 +398,7 @@ int main(void) {
       cmocka_unit_test(test_an_abort_that_drips),
       cmocka_unit_test(test_curl_without_memory),
       cmocka_unit_test(test_pieces_that_adjoin_are_one_request),
+      cmocka_unit_test(test_queries),
       cmocka_unit_test(test_tls_and_virtual_hosts),
       cmocka_unit_test(test_settings),
   };

@@ -43,7 +43,8 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         if "Content-Length" not in names:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":  # whose answers have the headers only
+            self.wfile.write(body)
 
     def error(self, status, code, message="It is told to."):
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
@@ -146,6 +147,12 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             return self.cut()
         self.answer(206, part, about)
 
+    def on_head(self, _, fault, __):
+        if fault != "no-length":
+            return self.answer(200, objects.get(self.path, BODY))
+        self.send_response(200)
+        self.end_headers()
+
     def on_put(self, body, fault, _):
         place, _, query = self.path.partition("?")
         with lock:
@@ -197,7 +204,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    do_GET = do_PUT = do_POST = do_DELETE = handle_any
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
 
 
 def make_certificate(folder):
