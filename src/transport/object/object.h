@@ -147,6 +147,8 @@ void object_cancel(struct transport_request *request);
 // Whether the exchange failed, by curl's result and the answer: 0, or the code, with the text in `why`. `*again`: a
 // later attempt may succeed.
 int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *again, char *why, size_t cap);
+// The pause after the failure of attempt `attempt`, counted from 0. It doubles up to a limit, and half of it is random.
+uint64_t object_backoff_ns(const struct object_settings *set, uint64_t attempt);
 
 // settle.c
 // Counts a part in its pieces: as moved (err 0), or as failed.

@@ -45,6 +45,12 @@ static int lane_failure(struct object_lane *lane, CURLcode result, bool *again) 
 
 // --- after a failure ---
 
+uint64_t object_backoff_ns(const struct object_settings *set, uint64_t attempt) {
+  uint64_t ms = set->backoff_ms << (attempt < 16 ? attempt : 16);
+  ms = ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
+  return ms * 500000u + random_id() % (ms * 500000u + 1);
+}
+
 // Has the exchange tried again later; false: it has been tried often enough, or for long enough.
 static bool lane_retries(struct object_lane *lane) {
   const struct object_settings *set = &lane->worker->set;
@@ -52,11 +58,8 @@ static bool lane_retries(struct object_lane *lane) {
   if (lane->attempt >= set->retries || now - lane->began_ns >= set->timeout_s * 1000000000u ||
       lane->worker->base.closing)
     return false;
-  uint64_t ms = set->backoff_ms << (lane->attempt < 16 ? lane->attempt : 16);
-  ms = ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
-  lane->attempt++;
+  lane->retry_ns = now + 1 + object_backoff_ns(set, lane->attempt++);
   log_debug("object: attempt %u: %s", lane->attempt, weft_last_error());
-  lane->retry_ns = now + 1 + (ms * 500000u + random_id() % (ms * 500000u + 1)); // half of it is random
   return true;
 }
 

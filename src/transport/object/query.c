@@ -25,13 +25,11 @@ static int ask(struct object_lane *lane, const char *path, uint64_t deadline_ns,
 
 static int ask_until(struct object_lane *lane, const char *path, uint64_t deadline_ns) {
   const struct object_settings *set = &lane->worker->set;
-  uint64_t nap_ms = set->backoff_ms;
   bool again = false;
   int rc = ask(lane, path, deadline_ns, &again);
   for (uint64_t tries = 0; rc != 0 && again && tries < set->retries && !clock_passed(deadline_ns); tries++) {
-    int left_ms = clock_left_ms(deadline_ns);
-    poll(NULL, 0, nap_ms < (uint64_t)left_ms ? (int)nap_ms : left_ms);
-    nap_ms *= 2;
+    uint64_t next_ns = clock_ns() + object_backoff_ns(set, tries);
+    poll(NULL, 0, clock_left_ms(next_ns < deadline_ns ? next_ns : deadline_ns));
     again = false;
     if (!clock_passed(deadline_ns))
       rc = ask(lane, path, deadline_ns, &again);
