@@ -142,13 +142,25 @@ static bool begin_target(struct object_worker *worker, struct object_request *ow
   return true;
 }
 
+// Whether object_issue() would begin, fail or end something of the request.
+static bool has_next(const struct object_request *own) {
+  for (uint32_t i = own->next_target; i < own->num_targets; i++) {
+    const struct object_target *target = &own->targets[i];
+    if (!target->err && target->region->base.gone)
+      return true;
+    if (!target->err && target->next_part < target->num_parts)
+      return !target->opening;
+  }
+  return own->running == 0;
+}
+
 bool object_can_issue(const struct object_worker *worker) {
   if (worker->busy >= worker->set.parallel)
     return false;
   if (worker->aborts)
     return true;
   for (struct link *link = worker->base.active.next; link != &worker->base.active; link = link->next) {
-    if (target_to_begin((struct object_request *)LINK_OF(link, struct storage_request, link)))
+    if (has_next((const struct object_request *)LINK_OF(link, struct storage_request, link)))
       return true;
   }
   return false;

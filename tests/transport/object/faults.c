@@ -282,6 +282,39 @@ static void test_an_abort_that_drips(void **state) {
   storage_close(&storage);
 }
 
+// The object goes between the post and the first progress(): nothing of the request has begun, and nothing will.
+static void test_an_object_that_goes_before_its_request_begins(void **state) {
+  (void)state;
+  enum { WAIT, CANCEL, CLOSE, ENDS };
+  for (int end = WAIT; end < ENDS; end++) {
+    struct storage storage = open_storage();
+    uint32_t object = storage_object(&storage, "bucket/good/goes", 0);
+    struct storage_request request;
+    storage_request(&storage, &request, WEFT_TRANSFER_READ, 1);
+    storage_piece(&storage, &request, object, 0, 0, 10);
+    storage_prepare(&request);
+    assert_int_equal(storage.transport->post(&request.request), 0);
+    storage.transport->unreg(storage.regions[object]);
+    assert_int_equal(storage.transport->arm(storage.worker), WEFT_ERR_BUSY); // no descriptor would wake a sleeper
+    if (end == CANCEL)
+      storage.transport->cancel(&request.request);
+    if (end == CLOSE)
+      storage_close(&storage);
+    else
+      storage_wait(&storage, &request);
+    assert_int_equal(request.request.state, end == WAIT ? WEFT_ERR_NOT_FOUND : WEFT_ERR_CANCELED);
+    assert_int_equal(request.num_done, 1);
+    if (end != CLOSE) {
+      storage_free(&request);
+      storage_close(&storage);
+      continue;
+    }
+    storage.transport->unprepare(&request.request);
+    request.request.own = NULL;
+    storage_free(&request);
+  }
+}
+
 static void test_pieces_that_adjoin_are_one_request(void **state) {
   (void)state;
   enum { COUNT = 100 };
@@ -397,6 +430,7 @@ int main(void) {
       cmocka_unit_test(test_a_server_that_hangs),
       cmocka_unit_test(test_an_abort_that_drips),
       cmocka_unit_test(test_curl_without_memory),
+      cmocka_unit_test(test_an_object_that_goes_before_its_request_begins),
       cmocka_unit_test(test_pieces_that_adjoin_are_one_request),
       cmocka_unit_test(test_queries),
       cmocka_unit_test(test_tls_and_virtual_hosts),
