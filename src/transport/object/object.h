@@ -13,6 +13,10 @@
 enum {
   OBJECT_MAX_PARTS = 10000, // parts of a multipart upload, S3's limit
   OBJECT_MAX_PARALLEL = 256,
+  // Bytes of settings. The endpoint: a name of DNS has 253, to which a scheme and a port come.
+  OBJECT_MAX_ENDPOINT = 280,
+  OBJECT_MAX_REGION = 63,
+  OBJECT_MAX_SECRET = 251,
 };
 
 struct object_settings {

@@ -67,6 +67,19 @@ static int read_texts(struct object_settings *set, const struct transport_option
   return 0;
 }
 
+// The text itself is not shown: it may be a secret, or have one in it.
+static int check_length(const char *what, const char *text, size_t most) {
+  size_t size = text ? strlen(text) : 0;
+  return size <= most ? 0 : fail(WEFT_ERR_INVALID, "the %s has %zu bytes: want at most %zu", what, size, most);
+}
+
+static int check_lengths(const struct object_settings *set) {
+  int rc = check_length("endpoint", set->endpoint, OBJECT_MAX_ENDPOINT);
+  if (rc == 0)
+    rc = check_length("region", set->region, OBJECT_MAX_REGION);
+  return rc ? rc : check_length("secret access key", set->secret, OBJECT_MAX_SECRET);
+}
+
 static int check(struct object_settings *set, const char *style) {
   if (set->endpoint) {
     char *end = set->endpoint + strlen(set->endpoint);
@@ -93,6 +106,8 @@ int object_settings_read(struct object_settings *set, const struct transport_opt
   int rc = read_numbers(set, options);
   if (rc == 0)
     rc = read_texts(set, options);
+  if (rc == 0)
+    rc = check_lengths(set);
   if (rc == 0)
     rc = check(set, settings_value(options->settings, "style"));
   if (rc < 0)
@@ -138,7 +153,7 @@ bool object_encode(const char *text, const char *keep, char *out, size_t cap) {
 
 int object_url(const struct object_settings *set, const char *path, char **url) {
   const char *slash = path ? strchr(path, '/') : NULL;
-  char bucket[64 * 3 + 1], key[1024 * 3 + 1], host[512];
+  char bucket[64 * 3 + 1], key[1024 * 3 + 1], host[OBJECT_MAX_ENDPOINT + 1];
   if (!slash || slash == path || !slash[1] || slash - path > 63)
     return fail(WEFT_ERR_INVALID, "an object's path is BUCKET/KEY, not \"%s\"", path ? path : "");
   char name[64];

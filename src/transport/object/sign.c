@@ -111,11 +111,10 @@ static bool make_canonical(const struct object_lane *lane, const char *verb, con
 
 // The key of one day, region and service.
 static bool make_key(const struct object_settings *set, const char *day, uint8_t key[HMAC_SIZE]) {
-  char first[256];
+  char first[sizeof "AWS4" + OBJECT_MAX_SECRET];
   int size = snprintf(first, sizeof first, "AWS4%s", set->secret);
-  bool made = size > 0 && (size_t)size < sizeof first && mac(first, (size_t)size, day, key) &&
-              mac(key, HMAC_SIZE, set->region, key) && mac(key, HMAC_SIZE, "s3", key) &&
-              mac(key, HMAC_SIZE, "aws4_request", key);
+  bool made = mac(first, (size_t)size, day, key) && mac(key, HMAC_SIZE, set->region, key) &&
+              mac(key, HMAC_SIZE, "s3", key) && mac(key, HMAC_SIZE, "aws4_request", key);
   explicit_bzero(first, sizeof first);
   return made;
 }

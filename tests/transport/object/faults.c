@@ -400,6 +400,19 @@ static void expect_open(const char *const *settings, int err, const char *words)
     storage_close(&storage);
 }
 
+// A setting that ends with so many letters is refused, and one with a letter less is not.
+static void expect_long(const char *name, const char *more, size_t letters, const char *words) {
+  char setting[512];
+  snprintf(setting, sizeof setting, "%s", name);
+  memset(setting + strlen(name), 'x', letters);
+  setting[strlen(name) + letters] = '\0';
+  const char *const settings[] = {setting, *more ? more : NULL, NULL};
+  expect_open(settings, WEFT_ERR_INVALID, words);
+  assert_null(strstr(weft_last_error(), "xxx"));
+  setting[strlen(setting) - 1] = '\0';
+  expect_open(settings, 0, "");
+}
+
 static void test_settings(void **state) {
   (void)state;
   expect_open((const char *const[]){"endpoint=ftp://x", NULL}, WEFT_ERR_INVALID, "http://HOST[:PORT]");
@@ -409,6 +422,9 @@ static void test_settings(void **state) {
   assert_null(strstr(weft_last_error(), "hidden"));
   expect_open((const char *const[]){"part_mib=4", NULL}, WEFT_ERR_INVALID, "from 5 to 5120");
   expect_open((const char *const[]){"style=both", NULL}, WEFT_ERR_INVALID, "path or virtual");
+  expect_long("endpoint=http://", "", 274, "the endpoint has 281 bytes: want at most 280");
+  expect_long("region=", "", 64, "the region has 64 bytes: want at most 63");
+  expect_long("secret_access_key=", "access_key_id=x", 252, "the secret access key has 252 bytes: want at most 251");
   char nobody[64];
   snprintf(nobody, sizeof nobody, "endpoint=http://127.0.0.1:%u", support_free_port());
   const char *const settings[] = {nobody, "retries=1", "backoff_ms=1", NULL};
