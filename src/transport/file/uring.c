@@ -62,8 +62,9 @@ static int uring_open(struct file_worker *worker) {
     return rc;
   }
   worker->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (worker->event_fd < 0 || io_uring_register_eventfd(&uring->ring, worker->event_fd) < 0) {
-    rc = fail_errno(errno, "cannot make an eventfd for io_uring");
+  int error = worker->event_fd < 0 ? errno : -io_uring_register_eventfd(&uring->ring, worker->event_fd);
+  if (error != 0) {
+    rc = fail_errno(error, "cannot make an eventfd for io_uring");
     if (worker->event_fd >= 0)
       close(worker->event_fd);
     worker->event_fd = -1;

@@ -322,6 +322,37 @@ static void test_seccomp_forbids_io_uring(void **state) {
   assert_int_equal(rc, 0);
 }
 
+// A kernel that has io_uring, and does not take the descriptor to sleep on.
+static int without_an_eventfd(void) {
+  enum { REGISTER_EVENTFD = 4 }; // IORING_REGISTER_EVENTFD
+  struct sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_register, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, REGISTER_EVENTFD, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTSUP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {.len = sizeof rules / sizeof *rules, .filter = rules};
+  struct storage storage;
+  if (storage_open(&storage, "file", by_uring, 4096) != 0)
+    return 77;
+  storage_close(&storage);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    return 77;
+  errno = ENOENT; // of another call
+  int rc = storage_open(&storage, "file", by_uring, 4096);
+  return rc < 0 && rc != WEFT_ERR_NOT_FOUND && strstr(weft_last_error(), strerror(ENOTSUP)) ? round_trip(NULL) : 2;
+}
+
+static void test_an_eventfd_that_io_uring_refuses(void **state) {
+  (void)state;
+  int rc = in_child(without_an_eventfd);
+  if (rc == 77)
+    skip();
+  assert_int_equal(rc, 0);
+}
+
 static int without_locked_memory(void) {
   struct rlimit little = {512 << 10, 512 << 10}; // enough for the ring, too little for the buffer
   if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (geteuid() == 0 && setuid(65534) != 0))
@@ -350,6 +381,7 @@ int main(void) {
       cmocka_unit_test(test_quota_and_input_output_error),
       cmocka_unit_test(test_sync_before_the_end_and_its_failure),
       cmocka_unit_test(test_seccomp_forbids_io_uring),
+      cmocka_unit_test(test_an_eventfd_that_io_uring_refuses),
       cmocka_unit_test(test_memory_that_cannot_be_locked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
