@@ -10,6 +10,7 @@
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/pick.h"
 
+// NULL: no memory.
 static struct fi_info *wishes(const struct transport_options *options, uint64_t flags, bool cuda) {
   const char *provider = settings_value(options->settings, "provider");
   struct fi_info *hints = fi_allocinfo();
@@ -25,11 +26,13 @@ static struct fi_info *wishes(const struct transport_options *options, uint64_t 
   hints->tx_attr->op_flags = flags;
   if (!(flags & FI_DELIVERY_COMPLETE))
     hints->tx_attr->msg_order = FI_ORDER_RAW; // the read behind the writes
-  if (options->device)
-    hints->domain_attr->name = strdup(options->device);
-  if (provider)
-    hints->fabric_attr->prov_name = strdup(provider);
-  return hints;
+  hints->domain_attr->name = options->device ? strdup(options->device) : NULL;
+  hints->fabric_attr->prov_name = provider ? strdup(provider) : NULL;
+  bool whole = !hints->domain_attr->name == !options->device && !hints->fabric_attr->prov_name == !provider;
+  if (whole)
+    return hints;
+  fi_freeinfo(hints);
+  return NULL;
 }
 
 // ofi_rxm allocates its buffers when an endpoint opens: with its own defaults 70 MB, while a worker needs only those
@@ -102,7 +105,7 @@ int ofi_choose(const struct transport_options *options, struct fi_info **info) {
   bool read = complete && strcmp(complete, "read") == 0;
   int rc = -FI_ENODATA;
   // With GPU memory and completion by delivery, if possible; then without one, and without both.
-  for (int wish = 0; wish < 4 && rc != 0; wish++) {
+  for (int wish = 0; wish < 4 && rc != 0 && rc != -FI_ENOMEM; wish++) {
     bool cuda = !(wish & 2), delivery = !(wish & 1);
     if ((cuda && !has_gpu()) || (delivery && read))
       continue;
