@@ -225,6 +225,7 @@ void meet_close(struct meet *meet) {
   pthread_cond_destroy(&meet->work);
   pthread_mutex_destroy(&meet->lock);
   json_decref(meet->settings);
+  free(meet->difference);
   free(meet->prefix);
   free(meet->host);
   free(meet);

@@ -47,19 +47,21 @@ static char *show(const json_t *value) {
   return value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : strdup("not set");
 }
 
-int meet_settings_differ(const struct meet *meet) {
-  const struct meet_worker *other = &meet->workers[meet->other];
+char *meet_difference(const struct meet *meet, uint32_t rank) {
+  const struct meet_worker *other = &meet->workers[rank];
   const char *name = first_difference(meet->settings, other->settings);
-  struct text there = {0};
+  struct text text = {0};
   char *mine = show(json_object_get(meet->settings, name)), *theirs = show(json_object_get(other->settings, name));
-  meet_add_name(meet, meet->other, &there);
-  int err = fail(WEFT_ERR_INVALID,
-                 "the workers were started with other settings: %s is %.*s here, at rank %u on %s, and %.*s at %s; "
-                 "want the same at all workers of a benchmark",
-                 name, VALUE_SHOWN, mine ? mine : "?", meet->rank, meet->host, VALUE_SHOWN, theirs ? theirs : "?",
-                 there.data ? there.data : "another");
-  text_free(&there);
+  text_add(&text, "%s is %.*s here, at rank %u on %s, and %.*s at ", name, VALUE_SHOWN, mine ? mine : "?", meet->rank,
+           meet->host, VALUE_SHOWN, theirs ? theirs : "?");
+  meet_add_name(meet, rank, &text);
   free(mine);
   free(theirs);
-  return err;
+  return text_take(&text);
+}
+
+int meet_settings_differ(const struct meet *meet) {
+  return fail(WEFT_ERR_INVALID,
+              "the workers were started with other settings: %s; want the same at all workers of a benchmark",
+              meet->difference ? meet->difference : "there is no memory to say which");
 }

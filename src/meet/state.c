@@ -167,9 +167,11 @@ static void check_all_come(struct meet *meet) {
 // Whether the other worker, if it is of the same meeting, has the same settings as this one.
 static void compare_settings(struct meet *meet, uint32_t rank) {
   const struct meet_worker *worker = &meet->workers[rank];
-  if (worker->there && strcmp(worker->meeting, meet->meeting) == 0 && meet->other == MEET_MAX_WORKERS &&
-      !meet_same_settings(meet, worker))
-    meet->other = rank;
+  if (!worker->there || strcmp(worker->meeting, meet->meeting) != 0 || meet->other != MEET_MAX_WORKERS ||
+      meet_same_settings(meet, worker))
+    return;
+  meet->other = rank;
+  meet->difference = meet_difference(meet, rank);
 }
 
 // This worker's own claim: from here on it takes part.

@@ -89,11 +89,12 @@ struct meet {
   bool joined;                // this worker's claim is in the store
   char meeting[MEET_ID_SIZE]; // the meeting of this worker
   uint32_t rank;
-  bool claimed;   // a claim of `rank` in `meeting` was sent: it may be in the store, even if it was not seen there
-  bool met;       // all workers have come once
-  uint32_t other; // a rank with other settings; MEET_MAX_WORKERS: none
-  uint32_t steps; // number of steps that this worker has begun
-  uint32_t said;  // how many had come at the last call of `waiting`
+  bool claimed;     // a claim of `rank` in `meeting` was sent: it may be in the store, even if it was not seen there
+  bool met;         // all workers have come once
+  uint32_t other;   // a rank with other settings; MEET_MAX_WORKERS: none
+  char *difference; // its first other setting, in words: it may leave before this worker reports that
+  uint32_t steps;   // number of steps that this worker has begun
+  uint32_t said;    // how many had come at the last call of `waiting`
   _Atomic uint64_t limit_ns; // when calls to the store give up; CLOCK_NEVER: only at their own limit
   atomic_bool lost;          // `first` is dead or has failed
   uint32_t first;
@@ -104,8 +105,10 @@ struct meet {
 void meet_key(const struct meet *meet, char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 // "rank 1 on HOST (process 12)". With the lock.
 void meet_add_name(const struct meet *meet, uint32_t rank, struct text *out);
-// Fails with INVALID: the settings of this worker and of `meet->other` differ; the text names the first difference.
-// With the lock.
+// Names the first setting that the worker of that rank has otherwise: there is one. The caller frees the text; NULL: no
+// memory. With the lock.
+char *meet_difference(const struct meet *meet, uint32_t rank);
+// Fails with INVALID: the settings of this worker and of `meet->other` differ. With the lock.
 int meet_settings_differ(const struct meet *meet);
 bool meet_same_settings(const struct meet *meet, const struct meet_worker *worker);
 

@@ -400,6 +400,54 @@ static void one_worker_needs_nobody(void **state) {
   expect_empty();
 }
 
+// Waits until that key is there, and returns its value. The caller frees it.
+static json_t *value_at(const char *key) {
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  json_t *value = NULL;
+  while (!value && !clock_passed(deadline)) {
+    struct weft_store_list *list;
+    assert_int_equal(weft_store_range(store, key, false, 0, &list), 0);
+    if (list->count > 0)
+      value = json_loadb(list->kvs[0]->value, list->kvs[0]->value_len, 0, NULL);
+    else
+      poll(NULL, 0, 1);
+    weft_store_list_free(list);
+  }
+  assert_non_null(value);
+  return value;
+}
+
+static void put_json(const char *key, json_t *value) {
+  char *text = json_dumps(value, JSON_COMPACT);
+  assert_int_equal(weft_store_put(store, key, text, strlen(text), 0, NULL), 0);
+  free(text);
+  json_decref(value);
+}
+
+// The other one has gone from the store when the first one reports the difference.
+static void other_settings_are_named_after_their_worker_has_left(void **state) {
+  static const char id[] = "0123456789abcdef", claim[] = "weft/bench/test/worker/1";
+  struct worker worker = {.settings = json_pack("{s:i}", "blocks", 8192)};
+  char end[64];
+  (void)state;
+  start(&worker, 3);
+  json_t *meeting = value_at("weft/bench/test/meeting");
+  const char *meeting_id = json_string_value(json_object_get(meeting, "id"));
+  put_json(claim, json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:{s:i, s:i}}", "meeting", meeting_id, "id", id, "host",
+                            "there", "pid", 12, "address", "127.0.0.1:9", "place", "elsewhere", "settings", "workers",
+                            3, "blocks", 4096));
+  snprintf(end, sizeof end, "weft/bench/test/end/%s/1", meeting_id);
+  put_json(end, json_pack("{s:s, s:s, s:i, s:s}", "id", id, "kind", "left", "err", 0, "why", ""));
+  assert_int_equal(weft_store_delete(store, claim, false, NULL), 0);
+  end_all(&worker, 1);
+  assert_int_equal(worker.err, WEFT_ERR_INVALID);
+  if (!strstr(worker.why, "blocks is 8192 here") || !strstr(worker.why, "and 4096 at rank 1 on there (process 12)"))
+    fail_msg("not named: %s", worker.why);
+  json_decref(meeting);
+  assert_int_equal(weft_store_delete(store, end, false, NULL), 0);
+  expect_empty();
+}
+
 // The port that the only worker listens at.
 static uint16_t port_of_worker(void) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
@@ -524,6 +572,7 @@ int main(void) {
       cmocka_unit_test(who_follows_nobody_is_told),
       cmocka_unit_test(other_settings_end_both_sides),
       cmocka_unit_test(another_number_of_workers_is_a_setting),
+      cmocka_unit_test(other_settings_are_named_after_their_worker_has_left),
       cmocka_unit_test(who_comes_too_late_is_told_and_harms_nobody),
       cmocka_unit_test(who_is_missing_is_named),
       cmocka_unit_test(one_that_leaves_before_a_step_is_named),
