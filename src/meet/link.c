@@ -48,6 +48,7 @@ struct meet_linker {
   int set;
   uint32_t num_incoming;
   uint64_t resume_ns; // until then nobody is accepted; 0: they are
+  uint64_t retry_ns;  // when connections that could not be begun are tried again; 0: there are none
   atomic_bool stop;
   struct connection *list;
 };
@@ -92,6 +93,11 @@ static void watch_listener(struct meet_linker *linker, struct connection *listen
   epoll_ctl(linker->set, EPOLL_CTL_MOD, listener->fd, &event);
 }
 
+static bool is_passing(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == EAGAIN ||
+         error == EADDRNOTAVAIL; // the last two: no port
+}
+
 // Without descriptors a caller waits in the listener's queue, and would wake the thread at once, again and again.
 static void pause_accepting(struct meet_linker *linker, struct connection *listener) {
   linker->resume_ns = clock_deadline_ms(PAUSE_MS);
@@ -118,7 +124,7 @@ static void accept_all(struct meet_linker *linker, struct connection *listener) 
       close(fd);
     }
   }
-  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+  if (errno != EAGAIN && is_passing(errno))
     pause_accepting(linker, listener);
 }
 
@@ -173,26 +179,34 @@ static void read_outgoing(struct meet_linker *linker, struct connection *outgoin
   }
 }
 
+// With the lock.
+static void connect_one(struct meet_linker *linker, uint32_t rank) {
+  struct meet_worker *worker = &linker->meet->workers[rank];
+  bool same_place = strcmp(worker->place, linker->meet->place) == 0;
+  int fd = meet_connect(worker->address), error = errno;
+  struct connection *outgoing = fd < 0 ? NULL : add(linker, fd, OUTGOING, EPOLLIN);
+  worker->connect_begun = outgoing || (fd < 0 && !is_passing(error));
+  if (!worker->connect_begun)
+    linker->retry_ns = clock_deadline_ms(PAUSE_MS);
+  if (fd < 0 && error == ECONNREFUSED && same_place)
+    meet_state_suspect(linker->meet, rank, "its process has ended, as nothing listens at its port");
+  if (!outgoing)
+    return;
+  outgoing->rank = rank;
+  outgoing->same_place = same_place;
+  memcpy(outgoing->id, worker->id, sizeof outgoing->id);
+}
+
 // Connects to the workers whose death this worker has to notice, if it has not done so yet. Takes the lock.
 static void connect_all(struct meet_linker *linker) {
   struct meet *meet = linker->meet;
+  linker->retry_ns = 0;
   pthread_mutex_lock(&meet->lock);
   for (uint32_t rank = 0; meet->joined && rank < meet->size; rank++) {
-    struct meet_worker *worker = &meet->workers[rank];
+    const struct meet_worker *worker = &meet->workers[rank];
     bool wanted = meet->size <= FULL_MESH ? rank != meet->rank : (rank == 0) != (meet->rank == 0);
-    if (!wanted || !worker->there || worker->dialled || strcmp(worker->meeting, meet->meeting) != 0)
-      continue;
-    worker->dialled = true;
-    bool same_place = strcmp(worker->place, meet->place) == 0;
-    int fd = meet_connect(worker->address);
-    if (fd < 0 && errno == ECONNREFUSED && same_place)
-      meet_state_suspect(meet, rank, "its process has ended, as nothing listens at its port");
-    struct connection *outgoing = fd < 0 ? NULL : add(linker, fd, OUTGOING, EPOLLIN);
-    if (!outgoing)
-      continue;
-    outgoing->rank = rank;
-    outgoing->same_place = same_place;
-    memcpy(outgoing->id, worker->id, sizeof outgoing->id);
+    if (wanted && worker->there && !worker->connect_begun && strcmp(worker->meeting, meet->meeting) == 0)
+      connect_one(linker, rank);
   }
   pthread_mutex_unlock(&meet->lock);
 }
@@ -211,12 +225,22 @@ static void serve(struct meet_linker *linker, struct connection *connection) {
     connect_all(linker);
 }
 
+// For epoll_wait(): until the first pause is over.
+static int sleep_ms(const struct meet_linker *linker) {
+  uint64_t first = linker->resume_ns;
+  if (linker->retry_ns && (!first || linker->retry_ns < first))
+    first = linker->retry_ns;
+  return first ? clock_left_ms(first) : -1;
+}
+
 static void *run(void *arg) {
   struct meet_linker *linker = arg;
   struct epoll_event events[EVENTS];
   while (!atomic_load(&linker->stop)) {
-    int count = epoll_wait(linker->set, events, EVENTS, linker->resume_ns ? clock_left_ms(linker->resume_ns) : -1);
+    int count = epoll_wait(linker->set, events, EVENTS, sleep_ms(linker));
     resume_accepting(linker);
+    if (linker->retry_ns && clock_passed(linker->retry_ns))
+      connect_all(linker);
     for (int i = 0; i < count; i++)
       serve(linker, events[i].data.ptr);
     sweep(linker);

@@ -48,7 +48,7 @@ struct meet_worker {
   char *why;       // LOST, FAILED
   json_t *step[2]; // its values for the steps n, by n % 2
   uint32_t step_number[2]; // from 1; 0: none
-  bool dialled;
+  bool connect_begun;      // a connection to it was begun, or cannot be
 };
 
 struct meet_linker;

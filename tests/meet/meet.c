@@ -7,6 +7,7 @@
 #include "meet/state.h"
 #include "support/local_store.h"
 #include "support/sanitized.h"
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -511,6 +512,44 @@ static void a_caller_for_whom_there_is_no_descriptor_costs_no_processor(void **s
   expect_empty();
 }
 
+// --- Workers that have no descriptor for the connections to each other, for a while.
+
+static _Atomic int wrap_failing, wrap_connected; // calls that are still to fail; calls that have not
+
+int __real_meet_connect(const char *address);
+int __wrap_meet_connect(const char *address);
+int __wrap_meet_connect(const char *address) {
+  if (atomic_fetch_sub(&wrap_failing, 1) > 0) {
+    errno = EMFILE;
+    return -1;
+  }
+  wrap_connected++;
+  return __real_meet_connect(address);
+}
+
+static void connections_for_which_there_is_no_descriptor_are_made_later(void **state) {
+  enum { BOTH = 2, FAILING = 2 * BOTH };
+  struct worker workers[BOTH] = {0};
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  (void)state;
+  wrap_failing = FAILING;
+  wrap_connected = 0;
+  for (int i = 0; i < BOTH; i++)
+    start(&workers[i], BOTH);
+  for (int i = 0; i < BOTH; i++) {
+    pthread_join(workers[i].thread, NULL);
+    assert_int_equal(workers[i].err, 0);
+  }
+  while (wrap_connected < BOTH && !clock_passed(deadline))
+    poll(NULL, 0, 1);
+  assert_int_equal(wrap_connected, BOTH);
+  for (int i = 0; i < BOTH; i++)
+    meet_close(workers[i].meet);
+  assert_int_equal(wrap_connected, BOTH); // each once
+  wrap_failing = 0;
+  expect_empty();
+}
+
 // --- A sign of death that comes while the keeper waits for the store's answer, and not for work.
 
 static struct {
@@ -585,6 +624,7 @@ int main(void) {
       cmocka_unit_test(a_sign_of_death_during_a_renewal_is_looked_at_before_a_sleep),
       cmocka_unit_test(one_worker_needs_nobody),
       cmocka_unit_test(a_caller_for_whom_there_is_no_descriptor_costs_no_processor),
+      cmocka_unit_test(connections_for_which_there_is_no_descriptor_are_made_later),
   };
   return cmocka_run_group_tests(tests, open_store, close_store);
 }
