@@ -199,11 +199,11 @@ static int try_claim(struct meet *meet, uint32_t rank, bool found, struct join *
   return err;
 }
 
-static void say_waiting(struct meet *meet) {
+static void report_waiting(struct meet *meet) {
   uint32_t come = meet_state_come(meet);
-  if (come == meet->said)
+  if (come == meet->num_reported)
     return;
-  meet->said = come;
+  meet->num_reported = come;
   if (meet->waiting)
     meet->waiting(meet->arg, come, meet->size);
 }
@@ -220,7 +220,7 @@ static int wait_for_all(struct meet *meet, struct join *join) {
     join->differ_ns = clock_deadline_ms(MEET_GRACE_MS);
   if (meet->other < MEET_MAX_WORKERS && (clock_passed(join->differ_ns) || free_rank(meet) == meet->open_size))
     return meet_settings_differ(meet);
-  say_waiting(meet);
+  report_waiting(meet);
   int err = meet_obstacle(meet);
   if (!err && clock_passed(join->deadline_ns))
     err = not_all_came(meet);
@@ -234,7 +234,7 @@ static int wait_for_all(struct meet *meet, struct join *join) {
 int meet_join(struct meet *meet, uint64_t deadline_ns) {
   struct join join = {.deadline_ns = deadline_ns};
   int err = 0;
-  while (!err && !(meet->met && meet->other == MEET_MAX_WORKERS)) {
+  while (!err && !(meet->all_joined && meet->other == MEET_MAX_WORKERS)) {
     uint32_t rank;
     bool found;
     if (meet->joined)
@@ -251,7 +251,7 @@ int meet_join(struct meet *meet, uint64_t deadline_ns) {
       err = meet_obstacle(meet);
   }
   if (!err)
-    say_waiting(meet);
+    report_waiting(meet);
   if (!err && meet->rank == 0 && !meet->open_full) // the last one to come did not know that it was
     err = meet_close_to_others(meet);
   return err;

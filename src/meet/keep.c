@@ -96,10 +96,10 @@ static bool judge_one(struct meet *meet) {
   meet_key(meet, key, "end/%s/%u", worker->meeting, rank);
   pthread_mutex_unlock(&meet->lock);
   int err = weft_store_range(meet->store, key, false, 0, &list);
-  bool told = !err && list->count;
-  if (!err && !told)
+  bool recorded = !err && list->count;
+  if (!err && !recorded)
     err = weft_store_range(meet->store, claim_key, false, 0, &claim);
-  bool left = told || (!err && (claim->count == 0 || claim->kvs[0]->lease != lease));
+  bool left = recorded || (!err && (claim->count == 0 || claim->kvs[0]->lease != lease));
   pthread_mutex_lock(&meet->lock);
   bool same = strcmp(worker->id, id) == 0;
   if (same)
@@ -119,13 +119,13 @@ static bool clear_one(struct meet *meet) {
     struct meet_worker *worker = &meet->workers[rank];
     if (!worker->clear)
       continue;
-    bool told = worker->in_store;
+    bool recorded = worker->in_store;
     int64_t lease = worker->lease;
     memcpy(id, worker->id, sizeof id);
     snprintf(why, sizeof why, "%s", worker->why ? worker->why : "?");
     worker->clear = false;
     pthread_mutex_unlock(&meet->lock);
-    int err = told ? 0 : meet_put_end(meet, rank, id, "lost", WEFT_ERR_PEER_LOST, why);
+    int err = recorded ? 0 : meet_put_end(meet, rank, id, "lost", WEFT_ERR_PEER_LOST, why);
     if (!err)
       err = weft_store_lease_revoke(meet->store, lease);
     pthread_mutex_lock(&meet->lock);

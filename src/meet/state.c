@@ -160,8 +160,8 @@ static void delete_meeting(struct meet *meet) {
 }
 
 static void check_all_come(struct meet *meet) {
-  if (meet->joined && !meet->met && meet_state_come(meet) == meet->size)
-    meet->met = true;
+  if (meet->joined && !meet->all_joined && meet_state_come(meet) == meet->size)
+    meet->all_joined = true;
 }
 
 // Whether the other worker, if it is of the same meeting, has the same settings as this one.
@@ -192,7 +192,7 @@ static void put_worker(struct meet *meet, uint32_t rank, const json_t *json, int
   struct meet_worker *worker = &meet->workers[rank];
   if (worker->id[0] && strcmp(worker->id, string_of(json, "id")) == 0)
     return; // read again
-  if (meet->met || atomic_load(&meet->lost))
+  if (meet->all_joined || atomic_load(&meet->lost))
     return; // of a later meeting: this one is over, and its ranks keep their names, the dead one's too
   meet_worker_free(worker);
   worker->there = true;
@@ -277,7 +277,7 @@ static void delete_worker(struct meet *meet, uint32_t rank) {
   if (!worker->there)
     return;
   worker->there = worker->clear = false;
-  if (!meet->joined || strcmp(worker->meeting, meet->meeting) != 0 || (!meet->met && worker->end == MEET_LEFT))
+  if (!meet->joined || strcmp(worker->meeting, meet->meeting) != 0 || (!meet->all_joined && worker->end == MEET_LEFT))
     meet_worker_free(worker); // free for somebody else
   else if (worker->end == MEET_GOING)
     end_worker(meet, rank, MEET_LOST, "its keys are gone from the store, because its lease was not renewed");

@@ -90,11 +90,11 @@ struct meet {
   char meeting[MEET_ID_SIZE]; // the meeting of this worker
   uint32_t rank;
   bool claimed;     // a claim of `rank` in `meeting` was sent: it may be in the store, even if it was not seen there
-  bool met;         // all workers have come once
+  bool all_joined;  // all workers have joined once
   uint32_t other;   // a rank with other settings; MEET_MAX_WORKERS: none
   char *difference; // its first other setting, in words: it may leave before this worker reports that
   uint32_t steps;   // number of steps that this worker has begun
-  uint32_t said;    // how many had come at the last call of `waiting`
+  uint32_t num_reported;     // how many had come at the last call of `waiting`
   _Atomic uint64_t limit_ns; // when calls to the store give up; CLOCK_NEVER: only at their own limit
   atomic_bool lost;          // `first` is dead or has failed
   uint32_t first;
