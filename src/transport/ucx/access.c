@@ -117,7 +117,7 @@ static int send_ask(struct flow_op *op) {
 }
 
 // Fills in the values of the peer's welcome, and the tag of this side's hello.
-static void bear(struct asking *asking, const struct ucx_peer *peer) {
+static void fill_in_pass(struct asking *asking, const struct ucx_peer *peer) {
   asking->ask.pass = peer->pass;
   asking->ask.session = peer->session;
   asking->ask.tag = peer->hello[1];
@@ -157,7 +157,7 @@ int ucx_ask(struct flow_request *own, const struct transport_piece *piece, uint6
       .region = (struct ucx_region *)piece->local,
       .bounce = bounce,
   };
-  bear(asking, peer);
+  fill_in_pass(asking, peer);
   op->more = LOCAL | REMOTE;
   if (!peer->let_in) {
     op->more |= HELD;
@@ -240,7 +240,7 @@ static void begin(struct ucx_peer *peer) {
     }
     op->more = LOCAL | REMOTE;
     peer->held--;
-    bear(asking_of(op), peer);
+    fill_in_pass(asking_of(op), peer);
     int rc = send_ask(op);
     if (rc < 0)
       left(op, rc, weft_last_error());
