@@ -165,6 +165,14 @@ def all_prints_are_there():
         assert again.strip() in report, "`weft report` makes the very report of the run again"
 
 
+def a_quiet_run_prints_only_its_report():
+    with Run("--quiet", plan=[[0, 1]]) as run:
+        text = run.expect(0).text()
+        again = subprocess.run([WEFT, "report", run.path], capture_output=True, text=True, check=True).stdout
+        assert text.strip() == again.strip(), text
+        assert "-> start phase 0" in (run.path / "rank-0.log").read_text()
+
+
 def the_same_seed_dispatches_the_same_bytes():
     def run(seed):
         results, events, _ = run_plan([[0, 1, 2]], "--seed", seed, "--num-topk", 2, "--digests")
@@ -196,5 +204,6 @@ main({
     "a_few_tokens_and_experts": a_few_tokens_and_experts,
     "what_is_short_is_said": what_is_short_is_said,
     "all_prints_are_there": all_prints_are_there,
+    "a_quiet_run_prints_only_its_report": a_quiet_run_prints_only_its_report,
     "the_same_seed_dispatches_the_same_bytes": the_same_seed_dispatches_the_same_bytes,
 })

@@ -176,7 +176,8 @@ static const struct cli_option rows[] = {
   {.name = "prometheus", .type = OPTION_PATH, .metavar = "FILE", FIELD(config.prometheus),
    .help = "write the figures to this file when the run ends, for the textfile collector of a node exporter"},
   {.name = "quiet", .letter = 'q', .type = OPTION_FLAG, FIELD(config.quiet),
-   .help = "show no progress; an agent that is not the lead then reports its end only by its exit status"},
+   .help = "show no progress and no lines of ranks, only the report; an agent that is not the lead then reports its "
+   "end only by its exit status"},
   {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
    FIELD(color), .help = "colours in the report"},
 

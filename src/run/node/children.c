@@ -13,6 +13,8 @@ enum {
 };
 
 static void print_line(struct node *node, const char *text) {
+  if (node->config.quiet)
+    return;
   progress_hide(&node->progress);
   FILE *out = node->config.json ? stderr : stdout; // with --json standard output is reserved for the results
   fprintf(out, "%s\n", text);
