@@ -124,7 +124,8 @@ def a_window_without_room_for_a_row():
     """The library's own sentence, before anything is started."""
     with Run("--mode", "throughput", "--hidden-dim", 16384, "--window", 4096, plan=[[0, 1]]) as run:
         run.expect(2)
-        assert "window" in run.text() and "start phase" not in run.text() and not run.path.exists(), run.text()
+        assert "weft elastic: --window: window_bytes is 4096; " in run.text(), run.text()
+        assert "start phase" not in run.text() and not run.path.exists(), run.text()
 
 
 main({test.__name__: test for test in (

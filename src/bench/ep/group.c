@@ -91,7 +91,8 @@ static int open_ep(struct bench_ep_rank *r, uint32_t sequence, uint64_t deadline
     options.host_id = host;
   }
   int err = weft_ep_open(&r->ep, &options, (uint32_t)clock_left_ms(deadline_ns));
-  return err ? err : traffic_open(&r->traffic, r->ep, &r->sizes, &r->home, point->ranks, point->ranks);
+  return err ? run_ep_open_failed(err)
+             : traffic_open(&r->traffic, r->ep, &r->sizes, &r->home, point->ranks, point->ranks);
 }
 
 static int open_route(struct bench_ep_rank *r) {

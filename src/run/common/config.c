@@ -1,6 +1,10 @@
 // Derives the options of a group from the options of a run.
 #include "run/common/config.h"
 
+#include <string.h>
+
+#include "base/fail.h"
+
 struct weft_ep_options run_ep_options(const struct run_config *config) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   options.max_tokens = config->num_tokens ? config->num_tokens : 1;
@@ -16,4 +20,8 @@ struct weft_ep_options run_ep_options(const struct run_config *config) {
   options.operations_per_step = config->operations_per_step;
   options.memory = config->memory;
   return options;
+}
+
+int run_ep_open_failed(int err) {
+  return strstr(weft_last_error(), "window_bytes") ? fail_context(err, "--window") : err;
 }

@@ -82,7 +82,7 @@ struct run_config {
   const char *html;                      // --html: file for a page with pictures, made by the lead; NULL: none
   const char *prometheus;                // --prometheus: file for a node exporter, made by the lead; NULL: none
   bool json;                             // results.json on standard output instead of the report
-  bool quiet;                            // show no progress
+  bool quiet;                            // show no progress and no lines of ranks
   struct run_given given[RUN_MAX_GIVEN]; // settings that a follower does not use are compared with the lead's
   uint32_t num_given;
   bool color, unicode; // for the report on standard output: as in struct report_options
@@ -100,5 +100,9 @@ int run_rank_main(int argc, char **argv);
 // The options of a group that follow from the configuration: its sizes, types, mode and memory. The caller has to add
 // the other options (store, rank, founders, capacity, GPU).
 struct weft_ep_options run_ep_options(const struct run_config *config);
+
+// After weft_ep_open() has failed with these options: puts the option --window before an error of window_bytes; returns
+// `err`.
+int run_ep_open_failed(int err);
 
 #endif

@@ -74,8 +74,8 @@ static int open_group(struct group *group, const struct node *node) {
   options.founders = &self;
   options.num_founders = 1;
   options.device = gpu;
-  if (!err)
-    err = weft_ep_open(&group->ep, &options, wait_limit_ms);
+  if (!err && (err = weft_ep_open(&group->ep, &options, wait_limit_ms)) != 0)
+    err = run_ep_open_failed(err);
   if (!err)
     err = weft_ep_activate(group->ep, wait_limit_ms);
   return err ? err : traffic_open(&group->traffic, group->ep, &group->config, &group->home, node->plan->capacity, 1);

@@ -200,7 +200,7 @@ class Refusing(Bench):
 
     def test_what_the_library_cannot_do_is_its_own_answer(self):
         result = tool.weft("bench", "ep", *SMALL, "--mode", "throughput", "--hidden", 16384, "--window", 4096)
-        self.assertIn("window", result.stderr)
+        self.assertIn("weft bench ep: rank 0: --window: window_bytes is 4096; ", result.stderr)
         self.assertEqual(result.returncode, 2)
 
     def test_gpus_that_are_not_there(self):
