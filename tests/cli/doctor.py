@@ -69,6 +69,10 @@ class Doctor(tool.ToolTest):
             result = alone("elastic", "--run-dir", f"{folder}/run")
         self.assertEqual(result.returncode, 3)
         self.assertIn("; no interface that is up leads there ('ip link' shows them)\n", result.stderr)
+        result = alone("bench", "ep", "--ranks", "2")
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr, r"^weft bench ep: the store \S+, where the workers should meet, does not answer"
+                         r": .*; no interface that is up leads there")
 
     def test_text_has_what_json_has(self):
         findings = self.examine()

@@ -32,9 +32,10 @@ static int open_client(struct bench_store *store, const struct bench_options *op
   return weft_store_open(&store->client, &client);
 }
 
-// If others start the store at the same time, it may not answer yet: then tries again for `wait_limit_ms`.
-static int await_answer(const struct bench_store *store, uint64_t wait_limit_ms) {
-  uint64_t deadline = clock_deadline_ms(wait_limit_ms);
+// If others start the store at the same time, it may not answer yet: then tries again for `wait_limit_s`, and reports
+// that on standard error for `command`, unless that is NULL.
+static int await_answer(const struct bench_store *store, uint32_t wait_limit_s, const char *command) {
+  uint64_t deadline = clock_deadline_ms((uint64_t)wait_limit_s * 1000);
   for (int tries = 1;; tries++) {
     char version[64];
     int err = weft_store_version(store->client, version, sizeof version, NULL);
@@ -42,6 +43,9 @@ static int await_answer(const struct bench_store *store, uint64_t wait_limit_ms)
       return err;
     if (tries >= TRIES && clock_passed(deadline))
       return fail_context(err, "the store %s, where the workers should meet, does not answer", store->url);
+    if (tries == TRIES && command)
+      fprintf(stderr, "%s: waits for the store %s of another worker, for up to %u s\n", command, store->url,
+              wait_limit_s);
     err = stop_check();
     if (err)
       return err;
@@ -49,7 +53,7 @@ static int await_answer(const struct bench_store *store, uint64_t wait_limit_ms)
   }
 }
 
-static int open_given(struct bench_store *store, const struct bench_options *options) {
+static int open_given(struct bench_store *store, const struct bench_options *options, const char *command) {
   char *url = options->store
                   ? strdup(options->store)
                   : run_lead_url(options->rank_server, options->store_port ? options->store_port : BENCH_STORE_PORT);
@@ -64,7 +68,8 @@ static int open_given(struct bench_store *store, const struct bench_options *opt
   int err = open_client(store, options, options->token);
   // A store that --store names has to answer already; a worker that runs the store itself may start later than this
   // one.
-  return err ? err : await_answer(store, options->store ? 0 : (uint64_t)options->startup_timeout_s * 1000);
+  return err ? err
+             : await_answer(store, options->store ? 0 : options->startup_timeout_s, options->quiet ? NULL : command);
 }
 
 static int choose_token(struct bench_store *store, const struct bench_options *options, bool others) {
@@ -112,6 +117,8 @@ static int start_server(struct bench_store *store, const struct bench_options *o
       !run_host_address(store->address, sizeof store->address))
     store->address[0] = '\0';
   err = open_client(store, options, token);
+  if (!err) // it may not be reachable: without the loopback interface no worker would meet another
+    err = await_answer(store, 0, NULL);
   if (!err && others && !options->quiet)
     print_command_for_others(store, command);
   return err;
@@ -120,7 +127,7 @@ static int start_server(struct bench_store *store, const struct bench_options *o
 int bench_store_open(struct bench_store *store, const struct bench_options *options, bool others, const char *command) {
   *store = (struct bench_store){0};
   set_prefix(store, options);
-  int err = options->store || options->rank_server ? open_given(store, options)
+  int err = options->store || options->rank_server ? open_given(store, options, command)
                                                    : start_server(store, options, others, command);
   if (err) {
     char why[FAIL_DETAIL_SIZE];

@@ -203,6 +203,15 @@ class Refusing(Bench):
         self.assertIn("weft bench ep: rank 0: --window: window_bytes is 4096; ", result.stderr)
         self.assertEqual(result.returncode, 2)
 
+    def test_a_worker_that_waits_for_the_store_of_another_says_so(self):
+        waits = "weft bench ep: waits for the store https://127.0.0.1:1 of another worker, for up to 1 s\n"
+        for more, said in (((), waits), (("--quiet",), "")):
+            result = tool.weft("bench", "ep", "--rank-server", "127.0.0.1:1", "--startup-timeout", 1, *more,
+                               WEFT_TOKEN="s3cret")
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertTrue(result.stderr.startswith(f"{said}weft bench ep: the store https://127.0.0.1:1, "),
+                            result.stderr)
+
     def test_gpus_that_are_not_there(self):
         result = tool.weft("bench", "ep", *SMALL, "--memory", "cuda", WEFT_CUDA_PLUGIN="/nowhere/libweft_cuda.so")
         self.assertEqual(result.returncode, 3, result.stderr)
