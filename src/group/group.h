@@ -13,8 +13,8 @@
 // the rank is free again at once. Incarnations are 64 bit, as strings of 16 hexadecimal digits in JSON.
 //
 // The decisions are made by a state machine without I/O (machine.h); driver.c drives it with a thread. Thread rule of
-// every function: [any], unless it says otherwise; but of group_found(), group_join(), group_change() and
-// group_withdraw() only one call at a time, since a member has one wish of each kind. Deadlines are CLOCK_MONOTONIC
+// every function: [any], unless it says otherwise; but of group_found(), group_join() and group_withdraw()
+// only one call at a time, since a member has one wish of each kind. Deadlines are CLOCK_MONOTONIC
 // nanoseconds. If a deadline passes while the store does not answer, the error is UNREACHABLE instead of TIMEOUT; the
 // texts of both say what was waited for. Waits for views also end with CLOSED (this rank has left), FENCED, or PROTOCOL
 // (the view's key holds a malformed value).
@@ -173,7 +173,8 @@ int group_withdraw(struct group *group, int32_t rank, uint64_t deadline_ns);
 
 // Proposes the newest view with the whole change, until such a view is agreed on. TIMEOUT names the ranks of `add` that
 // are not ready; then nothing was proposed. UNREACHABLE, CANCELED: the change may have been proposed. NOT_CONNECTED:
-// this rank is in no view, and the change does more than add this rank. LIMIT: too many ranks.
+// this rank is in no view, and the change does more than add this rank. LIMIT: too many ranks. BUSY: another thread is
+// in this call.
 int group_change(struct group *group, const struct group_change *change, uint64_t deadline_ns);
 
 // Proposes the newest view without `ranks` until a view without them is agreed on. A rank that is not in the view is no

@@ -107,7 +107,8 @@ bool group_machine_claim(const struct group_machine *machine, int32_t rank, uint
 // The stage of the offer of `rank`, and whether its owner announced itself before this member did.
 enum group_offer_stage group_machine_offer_of(const struct group_machine *machine, int32_t rank, uint64_t *incarnation,
                                               bool *before);
-bool group_machine_offers(const struct group_machine *machine); // the offer is still wished: nobody has withdrawn it
+bool group_machine_offers(const struct group_machine *machine);  // the offer is still wished: nobody has withdrawn it
+bool group_machine_changes(const struct group_machine *machine); // a change is wished
 // Whether the newest view has the change.
 bool group_machine_changed(const struct group_machine *machine);
 bool group_machine_change_sent(const struct group_machine *machine);    // its transaction is under way

@@ -238,6 +238,10 @@ void group_machine_change(struct group_machine *m, const struct group_change *ch
   m->leaving |= m->wanted.leaves;
 }
 
+bool group_machine_changes(const struct group_machine *m) {
+  return m->wanted.change != NULL;
+}
+
 bool group_machine_changed(const struct group_machine *m) {
   return m->wanted.change && m->view && is_as_wanted(m, m->view);
 }

@@ -228,6 +228,11 @@ int group_change(struct group *group, const struct group_change *change, uint64_
   if (err)
     return err;
   pthread_mutex_lock(&group->lock);
+  if (group_machine_changes(group->machine)) {
+    pthread_mutex_unlock(&group->lock);
+    return fail(WEFT_ERR_BUSY, "another thread of rank %" PRId32 " waits for a change of the view",
+                group_machine_rank(group->machine));
+  }
   for (uint32_t i = 0; i < change->num_remove; i++) {
     const struct group_member *member = group_view_find(group_machine_view(group->machine), change->remove[i]);
     removed[i] = member ? member->incarnation : 0;

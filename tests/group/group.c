@@ -3,6 +3,8 @@
 
 #include "base/time/clock.h"
 #include "cmocka_all.h"
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +289,56 @@ static void bad_options_are_refused(void **state) {
   }
 }
 
+// Of a call that waits: whether it does, and whether it has to end.
+struct waiting {
+  struct group *group;
+  atomic_bool waits, ends;
+  int err;
+};
+
+static const int32_t absent = 5;
+static const struct group_change adds_absent = {.add = &absent, .num_add = 1};
+
+static bool is_interrupted(void *arg) {
+  struct waiting *waiting = arg;
+  atomic_store(&waiting->waits, waiting->group != NULL);
+  return atomic_load(&waiting->ends);
+}
+
+static void *change_thread(void *arg) {
+  struct waiting *waiting = arg;
+  waiting->err = group_change(waiting->group, &adds_absent, member_deadline());
+  return NULL;
+}
+
+static void a_second_change_at_once_is_refused(void **state) {
+  (void)state;
+  struct waiting waiting = {0};
+  struct group *group;
+  pthread_t thread;
+  const struct group_options options = {.store = store,
+                                        .prefix = "/weft/test/",
+                                        .capacity = 8,
+                                        .lease_ttl_s = TTL_S,
+                                        .address = "a",
+                                        .interrupted = is_interrupted,
+                                        .event_arg = &waiting};
+  uint64_t deadline = member_deadline();
+  assert_int_equal(group_open(&group, &options, deadline), 0);
+  assert_int_equal(group_found(group, deadline), 0);
+  waiting.group = group;
+  assert_int_equal(pthread_create(&thread, NULL, change_thread, &waiting), 0);
+  while (!atomic_load(&waiting.waits) && !clock_passed(deadline))
+    sched_yield();
+  assert_int_equal(group_change(group, &adds_absent, deadline), WEFT_ERR_BUSY);
+  atomic_store(&waiting.ends, true);
+  group_wake(group);
+  pthread_join(thread, NULL);
+  assert_int_equal(waiting.err, WEFT_ERR_CANCELED);
+  assert_int_equal(group_change(group, &adds_absent, clock_ns()), WEFT_ERR_CANCELED);
+  group_close(group);
+}
+
 int main(void) {
 #define ON_A_STORE(test) cmocka_unit_test_setup_teardown(test, open_store, close_store)
   const struct CMUnitTest tests[] = {
@@ -299,6 +351,7 @@ int main(void) {
       ON_A_STORE(waits_that_time_out_name_who_is_missing),
       ON_A_STORE(barriers_meet_again_and_again),
       ON_A_STORE(barrier_names_the_missing_and_goes_on_without_the_dead),
+      ON_A_STORE(a_second_change_at_once_is_refused),
       ON_A_STORE(bad_options_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
