@@ -109,8 +109,9 @@ int p2p_run(const struct p2p_config *config) {
   uint32_t target_gpu = 0;
   stop_watch("weft p2p");
   int rc = p2p_sizes_parse(config->sizes, &sizes);
-  if (rc == 0)
-    rc = p2p_check(config);
+  if (rc != 0)
+    return fail_context(rc, "--buffer-sizes");
+  rc = p2p_check(config);
   if (rc == 0 && config->memory == P2P_MEMORY_CUDA)
     rc = p2p_gpus_choose(config, &target_gpu);
   if (rc != 0)

@@ -39,6 +39,9 @@ ELASTIC = [
     (["--num-proceses", "8"], "unknown option --num-proceses; did you mean --num-processes?"),
     (["--etcd-sever", "x"], "unknown option --etcd-sever; did you mean --etcd-server?"),
     (["--num_tokns=8"], "unknown option --num_tokns; did you mean --num-tokens?"),
+    (["--listen", "node7"], "--listen: 'node7' is not a numeric address"),
+    (["--listen", "203.0.113.9"], "--listen: 203.0.113.9 is not an address of this host"),
+    (["--job", "a/b"], "--job: the name 'a/b' may only have letters"),
     (["--cert", "c.pem"], "--cert is given without --key"),
     (["--key", "k.pem"], "--key is given without --cert"),
     (["--user", "root"], "--user is given without --password"),
@@ -71,6 +74,11 @@ class BadInput(tool.ToolTest):
         self.refused(2, 'unknown command "pla"; did you mean plan?', "help", "pla")
         self.refused(2, 'unknown command "versoin"; did you mean version?', "versoin")
         self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
+
+    def test_an_address_that_cannot_be_listened_at_is_named_with_its_option(self):
+        for command, more in (("serve", ["--token", "s3cret"]), ("bench ep", []), ("bench transfer", [])):
+            says = f"weft {command}: --listen: 'node7' is not a numeric address"
+            self.refused(2, says, *command.split(), *more, "--listen", "node7")
 
     def test_what_excludes_each_other_is_not_passed_over(self):
         self.refused(2, "--man and --install are both given: want one of them", "help", "--man", "--install", "x")

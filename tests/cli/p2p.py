@@ -67,7 +67,7 @@ class Local(tool.ToolTest):
     def test_wrong_arguments(self):
         self.refused(2, "is empty", "p2p", "-s", "")
         for sizes in ("0", "4X", "1MB,", "99999999999999999999", "-1", "1.5MB"):
-            self.refused(2, "is not a size", "p2p", "-s", sizes)
+            self.refused(2, "weft p2p: --buffer-sizes: ", "p2p", "-s", sizes)
         self.refused(2, "--json and --csv", "p2p", "--json", "--csv")
         said = self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
         self.assertNotIn("has left", said)  # the target is no part of what went wrong

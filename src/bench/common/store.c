@@ -111,7 +111,7 @@ static int start_server(struct bench_store *store, const struct bench_options *o
                 "worker. Join that store by --rank-server, or give another port by --store-port",
                 server.port, server.address);
   if (err)
-    return err;
+    return run_listen_failed(err, options->listen);
   snprintf(store->url, sizeof store->url, "%s", weft_store_server_url(store->server));
   if (others && (!options->listen || strncmp(options->listen, "127.", 4) != 0) &&
       !run_host_address(store->address, sizeof store->address))

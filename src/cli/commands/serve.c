@@ -3,6 +3,7 @@
 #include "base/signal/stop.h"
 #include "cli/commands/commands.h"
 #include "metrics/server.h"
+#include "run/common/own_address.h"
 #include "secure/secret.h"
 #include "store/server/metrics.h"
 
@@ -126,7 +127,7 @@ static int run_server(const struct serve *serve) {
   struct metrics_server *metrics = NULL;
   int err = weft_store_server_start(&server, &serve->server);
   if (err)
-    return err;
+    return run_listen_failed(err, serve->server.address);
   bool bears = false;
   if (serve->metrics_bearer_file) {
     err = metrics_bearer_to_file(weft_store_server_token(server), "--metrics-bearer-file", serve->metrics_bearer_file);

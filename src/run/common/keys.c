@@ -11,10 +11,10 @@
 int run_keys_check_job(const char *job) {
   size_t size = strlen(job);
   if (size == 0 || size > RUN_JOB_MAX)
-    return fail(WEFT_ERR_INVALID, "job name '%s' must have 1 to %d characters", job, RUN_JOB_MAX);
+    return fail(WEFT_ERR_INVALID, "--job: the name '%s' must have 1 to %d characters", job, RUN_JOB_MAX);
   for (const char *c = job; *c; c++)
     if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-      return fail(WEFT_ERR_INVALID, "job name '%s' may only have letters, digits, '.', '_' and '-'", job);
+      return fail(WEFT_ERR_INVALID, "--job: the name '%s' may only have letters, digits, '.', '_' and '-'", job);
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fail.h"
 #include "base/text/text.h"
 
 enum { MAX_ADDRESSES = 16 };
@@ -206,4 +207,10 @@ char *run_url_for_others(const char *urls) {
       return text_take(&told);
     text_add(&told, ",");
   }
+}
+
+int run_listen_failed(int err, const char *listen) {
+  const char *text = weft_last_error();
+  bool of_address = listen && strncmp(text + (*text == '\''), listen, strlen(listen)) == 0;
+  return err == WEFT_ERR_INVALID && of_address ? fail_context(err, "--listen") : err;
 }

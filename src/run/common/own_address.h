@@ -18,6 +18,10 @@ bool run_host_address(char *out, size_t cap);
 // The address at which a server listens on all addresses of this host: "0.0.0.0", or "::" if the host has only IPv6.
 const char *run_any_address(void);
 
+// After weft_store_server_start() has failed: puts --listen before an error of the address `listen` that the option
+// gave (NULL: it gave none); returns `err`.
+int run_listen_failed(int err, const char *listen);
+
 // Replaces endpoints in `urls` that other hosts cannot use: an endpoint at loopback or at a wildcard address gets the
 // first of this host's addresses at which the store answers, too. The caller frees the result. NULL when memory ran
 // out.

@@ -40,7 +40,7 @@ static int start_server(struct node *node) {
                 "another port by --store-port, and the other agents HOST:PORT by --rank-server; or join that lead's "
                 "run by --rank-server",
                 options.port, options.address);
-  return err ? err : open_store(node, weft_store_server_url(node->store.server));
+  return err ? run_listen_failed(err, config->listen) : open_store(node, weft_store_server_url(node->store.server));
 }
 
 int node_insist(struct node *node, int (*step)(struct node *node)) {
