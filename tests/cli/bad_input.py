@@ -72,6 +72,8 @@ class BadInput(tool.ToolTest):
         self.refused(2, 'unknown command "elastik"; did you mean elastic?', "elastik")
         self.refused(2, "unknown option --verson; want a command first", "--verson")
         self.refused(2, 'unknown command "pla"; did you mean plan?', "help", "pla")
+        self.refused(2, 'unexpected argument "p2p": elastic has no commands of its own', "help", "elastic", "p2p")
+        self.refused(2, 'unexpected argument "p2p": plan has no', "help", "--man", "plan", "p2p")
         self.refused(2, 'unknown command "versoin"; did you mean version?', "versoin")
         self.refused(2, 'unknown command "bandwidth"\n', "bandwidth")
 

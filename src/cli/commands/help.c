@@ -53,6 +53,10 @@ static int explain(const struct cli_call *call, const struct options *options) {
       return 0;
     if (!asked)
       return cli_command_unknown(call->commands, count, words);
+    if (used < count)
+      return cli_command_failed(call,
+                                fail(WEFT_ERR_INVALID, "unexpected argument \"%s\": %s has no commands of its own",
+                                     options->member, asked->name));
   }
   if (options->man && asked)
     cli_help_write_command_manual(stdout, asked);
