@@ -93,8 +93,8 @@ const struct cli_option cli_bench_transfer_rows[] = {
   {.section = "Files", .name = "filepath", .type = OPTION_PATH, .metavar = "FOLDER",
    .preset_note = "the working folder", FIELD(filepath), .help = "folder in which files are made, which are removed "
    "at the end"},
-  TEXT("filenames", filenames, "NAMES", "existing files to use instead, separated by commas; their contents are "
-   "overwritten, and they are not removed"),
+  TEXT("filenames", filenames, "NAMES", "files to use instead, separated by commas; they are made if they do "
+   "not exist, their contents are overwritten, and they are not removed"),
   NUMBER("num-files", num_files, 1, TRANSFER_MAX_FILES, "1", "number of files over which the blocks are spread in "
    "turn"),
   FLAG("storage-enable-direct", storage_enable_direct, "refuse a file system without O_DIRECT; Weft bypasses the page "
