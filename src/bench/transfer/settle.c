@@ -97,6 +97,11 @@ static void list_transports(struct transfer_plan *plan) {
 }
 
 static int settle_backends(struct transfer_plan *plan) {
+  if (plan->config.transport && strchr(plan->config.transport, ','))
+    return fail(
+        WEFT_ERR_INVALID,
+        "--transport %s: want the name of one transport; --backend takes several names, and measures them in turn",
+        plan->config.transport);
   for (const char *at = plan->config.backend;; at++) {
     size_t size = strcspn(at, ",");
     int err = add_backend(plan, at, size);

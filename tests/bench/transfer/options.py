@@ -47,6 +47,7 @@ class Options(bench.BenchTest):
         self.wrong(3, "nvshmem", "--worker_type", "nvshmem")
         self.wrong(3, "--use_device_api", "--use_device_api")
         self.wrong(3, "S3 client", "--obj_accelerated_enable")
+        self.wrong(2, "--transport shm,ofi: want the name of one transport", *bench.SMALL, "--transport", "shm,ofi")
         self.wrong(2, "--transport carrier: there is no transport carrier", *bench.SMALL, "--transport", "carrier")
         self.wrong(2, "--obj_bucket_name NAME", "--backend", "OBJ")
         self.wrong(2, "places in files", *bench.SMALL, "--randomize_location_mode", "blockaligned")
