@@ -112,18 +112,37 @@ static int from_matrix(struct options *options, struct traffic_plan *plan) {
   return rc;
 }
 
-static int read_plan(struct options *options, struct traffic_plan *plan) {
-  bool kv = options->plan || options->kv.model || options->kv.config;
-  int given = !!options->patterns + !!options->matrix + !!options->plan + (options->kv.model || options->kv.config);
-  if (given != 1)
-    return fail(WEFT_ERR_INVALID, "%s: want a file of patterns, --matrix, --plan, or --model",
-                given ? "more than one source of patterns is given" : "there is nothing to run");
-  const char *const inputs[] = {options->patterns, options->matrix, options->plan, options->kv.config};
-  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-    int err = bench_options_check_input(&options->bench, inputs[i]);
-    if (err)
-      return err;
+// Refuses options that the given source of patterns does not take.
+static int check_source(const struct options *options, const bool *given) {
+  const size_t kv = offsetof(struct options, kv.settings), kv_end = kv + sizeof options->kv.settings;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (!given[i])
+      continue;
+    if (strcmp(rows[i].name, "shards") == 0 && !options->matrix)
+      return fail(WEFT_ERR_INVALID, "--shards is given without --matrix: %s",
+                  options->patterns ? "each pattern of a file has its own shards"
+                                    : "the blocks of a KV cache are its pieces");
+    if (strcmp(rows[i].name, "op") == 0 && options->patterns)
+      return fail(WEFT_ERR_INVALID, "--op is given with a file of patterns, each of which has its own xfer_op");
+    if (rows[i].offset >= kv && rows[i].offset < kv_end && !options->kv.model && !options->kv.config)
+      return fail(WEFT_ERR_INVALID, "--%s is given without --model or --model-config: %s", rows[i].name,
+                  options->plan ? "the plan has it already" : "it describes a KV cache");
   }
+  return 0;
+}
+
+static int read_plan(struct options *options, const bool *given, struct traffic_plan *plan) {
+  bool kv = options->plan || options->kv.model || options->kv.config;
+  int sources = !!options->patterns + !!options->matrix + !!options->plan + (options->kv.model || options->kv.config);
+  if (sources != 1)
+    return fail(WEFT_ERR_INVALID, "%s: want a file of patterns, --matrix, --plan, or --model",
+                sources ? "more than one source of patterns is given" : "there is nothing to run");
+  const char *const inputs[] = {options->patterns, options->matrix, options->plan, options->kv.config};
+  int err = check_source(options, given);
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs && !err; i++)
+    err = bench_options_check_input(&options->bench, inputs[i]);
+  if (err)
+    return err;
   if (options->patterns)
     return traffic_yaml_load(plan, options->patterns, options->workers);
   return kv ? from_kv(options, plan) : from_matrix(options, plan);
@@ -149,9 +168,10 @@ static int run(const struct cli_call *call) {
   struct options options = {0};
   struct traffic_plan plan = {0};
   int status = 0;
-  if (!cli_command_options(call, &options, &status))
+  bool given[sizeof rows / sizeof *rows] = {false};
+  if (!cli_command_options_given(call, &options, given, &status))
     return status;
-  int err = read_plan(&options, &plan);
+  int err = read_plan(&options, given, &plan);
   if (!err)
     err = settle(&options, &plan);
   if (!err)

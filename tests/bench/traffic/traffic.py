@@ -346,6 +346,15 @@ class Failures(TrafficTest):
         self.refused(2, f"{listed}:2:27: a pattern has no member shard", "bench", "traffic", listed)
         self.refused(2, "there is nothing to run", "bench", "traffic")
         self.refused(2, "more than one source", "bench", "traffic", listed, "--matrix", ring)
+        for source in (("--matrix", ring), (listed,)):
+            self.refused(2, "--tp is given without --model or", "bench", "traffic", *source, "--tp", 2)
+            self.refused(2, "--whole-window is given without", "bench", "traffic", *source, "--whole-window")
+        self.refused(2, "--shards is given without --matrix: each pattern", "bench", "traffic", listed, "--shards", 2)
+        self.refused(2, "--op is given with a file of patterns", "bench", "traffic", listed, "--op", "write")
+        self.refused(2, "--shards is given without --matrix: the blocks", "bench", "traffic", "--model", "qwen3-8b",
+                     "--shards", 2)
+        self.refused(2, "--tokens is given without --model or --model-config: the plan has it", "bench", "traffic",
+                     "--plan", ring, "--tokens", 8)
         self.refused(2, "--local 9: there are 4 workers", "bench", "traffic", "--matrix", ring, "--local", 9)
         self.refused(3, "cannot open it", "bench", "traffic", "--matrix", self.at / "none")
         self.refused(3, "MiB of memory together", "bench", "traffic", "--matrix", self.write("big.txt", "0 1T\n0 0\n"))
