@@ -277,6 +277,15 @@ static struct bench_ep_point point_at(const struct list *lists, uint64_t at) {
   };
 }
 
+static int check_alignment(const struct bench_ep_config *config, const struct bench_ep_sweep *sweep) {
+  for (uint32_t i = 0; i < sweep->count; i++)
+    if (sweep->points[i].layout == WEFT_EP_PACKED)
+      return 0;
+  return config->alignment
+             ? fail(WEFT_ERR_INVALID, "--alignment is given without --layout packed, whose parts it aligns")
+             : 0;
+}
+
 static int make_points(const struct bench_ep_config *config, const struct list *lists, const bool loops[BENCH_EP_LOOPS],
                        struct bench_ep_sweep *sweep) {
   uint64_t product = 1, num_loops = 0;
@@ -315,6 +324,8 @@ int bench_ep_sweep_parse(const struct bench_ep_config *config, struct bench_ep_s
     err = read_ops(config, &sweep, loops);
   if (!err)
     err = make_points(config, lists, loops, &sweep);
+  if (!err)
+    err = check_alignment(config, &sweep);
   free(lists);
   if (err)
     bench_ep_sweep_free(&sweep);

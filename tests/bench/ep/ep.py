@@ -195,6 +195,7 @@ class Refusing(Bench):
                 ("--processors 24 is for kernels", "--processors", "24"),
                 ("--transport: carrier is not a transport to other hosts: want ofi, ucx, nvlink or none",
                  "--transport", "carrier"),
+                ("--alignment is given without --layout packed", "--alignment", "8", "--layout", "rank-major"),
                 ("--iterations", "--iterations", "0")):
             self.refused(2, says, "bench", "ep", *SMALL[:2], "--experts-per-rank", 4, *arguments)
 
