@@ -374,6 +374,37 @@ class Faults(unittest.TestCase):
         self.assertIn("--num-agents 2", result.stdout)
         self.assertIn(" --dtype fp8\n", result.stdout)
 
+    def test_wrong_options_of_the_program_are_found_before_the_job(self):
+        plan = tool.SOURCE / "plans" / "expansion_fault_rejoin.json"
+
+        def dry_run(options, *files):
+            return tool.weft("slurm", "dry-run", *(files or ("--plan", plan, "--nodes", 2, "--processes-per-node", 4)),
+                             f"--options={options}")
+        for options, says in (
+                ("--num-tokns 8", "--num-tokns is not an option of weft elastic; did you mean --num-tokens?"),
+                ("--hidden-dim 7", "--hidden-dim: 7 is out of range; want 128 to 16384"),
+                ("--hidden-dim=7", "--hidden-dim: 7 is out of range"),
+                ("--dtype fp8 --seed", "--seed needs a value"),
+                ("--seed --kineto", "--seed needs a value"),
+                ("--dtype fp8 rest", '"rest" is no option; want --NAME, --NAME VALUE or --NAME=VALUE'),
+                ("--kineto yes", '"yes" is no option'),
+                ("--plan other.json", "--plan is set by the script of the job; leave it out"),
+                ("--run_dir=x", "--run_dir is set by the script of the job; leave it out")):
+            result = dry_run(options)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), options)
+            self.assertTrue(result.stderr.startswith(f"--options: {says}"), result.stderr)
+        (self.folder / "bench.toml").write_text(BENCH, encoding="utf-8")
+        bench = self.folder / "bench.toml"
+        self.assertIn("--options: -scheme: \"tpp\" is none of", dry_run("-scheme tpp", bench).stderr)
+        self.assertIn("--options: --json is set by", dry_run("--json x", bench).stderr)
+        for options, files in (("--dtype fp8 --kineto -q --seed=5 --validate-phase-failures", ()),
+                               ("-q --zzzz 5 --zzz=5", ()),
+                               ("-check_consistency true -scheme tp --recreate_xfer --num-iter 16", (bench,))):
+            result = dry_run(options, *files)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(options, " ".join(result.stdout.replace("\\\n", " ").split()))
+        self.assertIn("--zzzz is not an option of this weft elastic; it is passed on", dry_run("--zzzz 5").stderr)
+
     def test_what_a_file_says_is_no_command_in_a_script(self):
         key = '"zzz; echo $HOME" = 3\nnum_tokens = 128'
         (self.folder / "test.toml").write_text(TEST.replace("num_tokens = 128", key), encoding="utf-8")

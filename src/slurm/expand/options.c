@@ -9,28 +9,6 @@
 
 enum { STARTUP_TIMEOUT_S = 60 };
 
-// Options that the script gives to the program itself, and the keys of files for them.
-static const struct {
-  const char *option, *key;
-} reserved[] = {
-    {"plan", "plan"},
-    {"num-processes", "num_processes_per_node"},
-    {"num-agents", "num_nodes of the scenario"},
-    {"num-nodes", "num_nodes of the scenario"},
-    {"local-workers", "num_processes_per_node"},
-    {"startup-timeout", "service_startup_timeout_seconds"},
-    {"store-port", "store_port"},
-    {"listen", NULL},
-    {"rank-server", NULL},
-    {"tcp-server", NULL},
-    {"job", NULL},
-    {"run-dir", NULL},
-    {"json", NULL},
-    {"token", NULL},
-    {"benchmark-group", NULL},
-    {"runtime-type", NULL},
-};
-
 static const struct slurm_schema *schema_of(const struct slurm_maker *maker) {
   return maker->test->type == SLURM_TEST_NIXL_EP ? &slurm_keys_nixl_ep : &slurm_keys_nixl_bench;
 }
@@ -65,13 +43,12 @@ static const char *joined(const struct slurm_maker *maker, const struct toml_val
 }
 
 static bool is_reserved(const struct slurm_maker *maker, const char *name, const struct toml_value *arg) {
-  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-    if (strcmp(reserved[i].option, name) == 0) {
-      slurm_fault(maker->faults, arg->key_at, "%s is set by %s; leave it out", arg->key,
-                  reserved[i].key ? reserved[i].key : "the script of the job");
-      return true;
-    }
-  return false;
+  const char *key;
+  if (!slurm_option_is_reserved(name, &key))
+    return false;
+  slurm_fault(maker->faults, arg->key_at, "%s is set by %s; leave it out", arg->key,
+              key ? key : "the script of the job");
+  return true;
 }
 
 // Whether num_tokens and num-tokens, which are one option, are both given.
@@ -161,7 +138,10 @@ void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run) 
     slurm_words_add(maker->memory, &run->extra_args,
                     *arg->text ? slurm_memory_print(maker->memory, "%s=%s", arg->key, arg->text) : arg->key);
   }
-  if (!slurm_words_split(maker->memory, &run->extra_args, maker->request->options))
+  size_t first = run->extra_args.count;
+  if (slurm_words_split(maker->memory, &run->extra_args, maker->request->options))
+    slurm_check_words(maker, run, &run->extra_args, first);
+  else
     slurm_fault(maker->faults, slurm_place("--options"), "it has a quote without an end; want quotes in pairs");
 }
 
