@@ -82,6 +82,10 @@ class BadInput(tool.ToolTest):
             says = f"weft {command}: --listen: 'node7' is not a numeric address"
             self.refused(2, says, *command.split(), *more, "--listen", "node7")
 
+    def test_a_value_that_looks_like_an_option_is_shown_as_the_shell_takes_it(self):
+        self.refused(2, "if it is meant, write --options='--dtype fp8'\n", "slurm", "run", "--options", "--dtype fp8")
+        self.refused(2, "if it is meant, write --options=--kineto\n", "slurm", "run", "--options", "--kineto")
+
     def test_what_excludes_each_other_is_not_passed_over(self):
         self.refused(2, "--man and --install are both given: want one of them", "help", "--man", "--install", "x")
         self.refused(2, "COMMAND and --completion are both given: want one", "help", "plan", "--completion", "zsh")

@@ -146,9 +146,11 @@ static char *take_value(struct parse *parse, const struct cli_option *row, const
     if (row->secret)
       fail(WEFT_ERR_INVALID, "%s needs a value, and what follows looks like an option; if it is meant, write --%s=...",
            what, row->name);
-    else
-      fail(WEFT_ERR_INVALID, "%s needs a value, and \"%s\" looks like an option; if it is meant, write --%s=%s", what,
-           text, row->name, text);
+    else {
+      const char *quote = strpbrk(text, " \t\n") ? "'" : ""; // so that the shell keeps it together
+      fail(WEFT_ERR_INVALID, "%s needs a value, and \"%s\" looks like an option; if it is meant, write --%s=%s%s%s",
+           what, text, row->name, quote, text, quote);
+    }
     text = NULL;
   } else
     parse->next++;
