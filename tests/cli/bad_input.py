@@ -42,6 +42,7 @@ ELASTIC = [
     (["--listen", "node7"], "--listen: 'node7' is not a numeric address"),
     (["--listen", "203.0.113.9"], "--listen: 203.0.113.9 is not an address of this host"),
     (["--job", "a/b"], "--job: the name 'a/b' may only have letters"),
+    (["--processors", "16"], "--processors is given for --memory host: it limits kernels on GPUs"),
     (["--cert", "c.pem"], "--cert is given without --key"),
     (["--key", "k.pem"], "--key is given without --cert"),
     (["--user", "root"], "--user is given without --password"),

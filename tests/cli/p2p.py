@@ -178,6 +178,9 @@ class Gpus(tool.ToolTest):
         for memory in ("host", "user", "file"):
             self.refused(2, f"--cuda and --memory {memory}", "p2p", "--cuda", "--memory", memory, "--path", "a")
         self.passes("p2p", "--cuda", "--memory", "cuda", "-s", 8, "-n", 5, **WITH_FAKE_GPUS)
+        self.refused(2, "--gpu-id is given, but --memory is host: want --cuda", "p2p", "--gpu-id", 1)
+        wrong = initiator(1, "--memory", "user", "--gpu-id", 0)
+        self.refused(2, "--gpu-id is given, but --memory is user: want --cuda", *wrong, **TOKEN)
         self.refused(2, "--target-gpu-id", "p2p", "--target-gpu-id", 1)
         self.refused(2, "--target-gpu-id", "p2p", "--mode", "target", "--cuda", "--target-gpu-id", 1)
 

@@ -234,6 +234,9 @@ static int settle_mode(struct run_config *config) {
   if (config->mode == WEFT_EP_LATENCY && (config->window_bytes || config->processors))
     return fail(WEFT_ERR_INVALID, "--%s is given for --mode latency: it belongs to --mode throughput",
                 config->window_bytes ? "window" : "processors");
+  bool follows = config->lead || (config->store && !config->plan); // then the lead decides where operations run
+  if (config->processors && config->memory == WEFT_EP_MEMORY_HOST && !follows)
+    return fail(WEFT_ERR_INVALID, "--processors is given for --memory host: it limits kernels on GPUs");
   if (config->mode == WEFT_EP_LATENCY && config->alignment && config->layout != WEFT_EP_PACKED)
     return fail(WEFT_ERR_INVALID, "--alignment is given without --layout packed, whose parts it aligns");
   return 0;

@@ -136,6 +136,9 @@ static int settle_forms(struct p2p *p2p, const bool *given) {
                 p2p_memory_names[config->memory]);
   if (p2p->cuda)
     config->memory = P2P_MEMORY_CUDA;
+  if (is_given(given, "gpu-id") && config->memory != P2P_MEMORY_CUDA)
+    return fail(WEFT_ERR_INVALID, "--gpu-id is given, but --memory is %s: want --cuda",
+                p2p_memory_names[config->memory]);
   if (!is_given(given, "target-gpu-id"))
     config->target_gpu = P2P_GPU_OTHER;
   config->one_gpu = is_given(given, config->mode == P2P_LOCAL ? "target-gpu-id" : "gpu-id");
