@@ -149,7 +149,10 @@ class Serve(tool.ToolTest):
         self.assertRegex(server.url, r"^http://127\.0\.0\.1:\d+$")
         server.ask("/v3/kv/range", {"key": "AA=="})
         self.end(server)
-        self.refused(2, "insecure", "serve", "--port", "0", "--insecure", "--token", "secret")
+        says = "weft serve: --insecure and a token (--token, --token-file, WEFT_TOKEN) contradict each other"
+        self.refused(2, says, "serve", "--port", "0", "--insecure", "--token", "secret")
+        self.refused(2, says, "serve", "--port", "0", "--insecure", WEFT_TOKEN="secret")
+        self.refused(2, "--insecure and --tls-cert contradict", "serve", "--insecure", "--tls-cert", "c")
         self.refused(2, "--write-token", "serve", "--port", "0", "--insecure", "--write-token", "x")
 
     def test_a_certificate_of_ones_own_is_for_clients_with_its_ca(self):
@@ -164,8 +167,9 @@ class Serve(tool.ToolTest):
                 self.assertEqual(grade, "problem")
                 self.assertIn(says, found)
             self.end(server)
-            self.refused(2, "key is missing", "serve", "--port", "0", "--tls-cert", certificate)
-            self.refused(2, "a certificate and its key", "serve", "--port", "0", "--tls-cert", key, "--tls-key", key)
+            self.refused(2, "--tls-cert is given without --tls-key", "serve", "--port", "0", "--tls-cert", certificate)
+            self.refused(2, "--tls-key is given without --tls-cert", "serve", "--port", "0", "--tls-key", key)
+            self.refused(2, "weft serve: no HTTPS server", "serve", "--port", "0", "--tls-cert", key, "--tls-key", key)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,15 @@ static int run_server(const struct serve *serve) {
 }
 
 static int serve(const struct serve *serve) {
+  const struct weft_store_server_options *server = &serve->server;
+  if (serve->insecure && (server->token || server->cert_file || server->key_file))
+    return fail(WEFT_ERR_INVALID, "--insecure and %s contradict each other: want one of them",
+                server->token       ? "a token (--token, --token-file, WEFT_TOKEN)"
+                : server->cert_file ? "--tls-cert"
+                                    : "--tls-key");
+  if (!server->cert_file != !server->key_file)
+    return fail(WEFT_ERR_INVALID, "--tls-%s is given without --tls-%s: a certificate and its key go together",
+                server->cert_file ? "cert" : "key", server->cert_file ? "key" : "cert");
   if (serve->insecure && serve->write_token)
     return fail(WEFT_ERR_INVALID, "--insecure: there is no token for --write-token");
   if (serve->metrics_bearer_file && (serve->insecure || !serve->metrics))
