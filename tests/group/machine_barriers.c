@@ -130,6 +130,39 @@ static void who_reads_the_store_again_still_finds_who_came(void **state) {
   }
 }
 
+// A rank's earlier process has come to the barrier and died, and its key is still there.
+static void the_key_of_an_earlier_process_is_no_arrival(void **state) {
+  (void)state;
+  struct world *w = suite_found(14, 3);
+  barrier_name = "b";
+  world_write(w, "/g/barrier/b/2", "0123456789abcdef");
+  for (uint32_t i = 0; i < 2; i++)
+    assert_int_equal(group_machine_barrier(world_member(w, i)->machine, barrier_name), 0);
+  world_advance(w, 100);
+  struct text missing = {0};
+  assert_true(group_machine_barrier_missing(world_member(w, 0)->machine, barrier_name, &missing));
+  assert_string_equal(missing.data, "2");
+  text_free(&missing);
+  assert_int_equal(group_machine_barrier(world_member(w, 2)->machine, barrier_name), 0);
+  world_until(w, barrier_complete, SOON_MS, "the barrier is complete");
+  suite_end(w, true);
+}
+
+// Two threads of a member wait at two barriers. The one that completes must not take the key of the other one away.
+static void a_barrier_goes_on_when_another_one_is_over(void **state) {
+  (void)state;
+  struct world *w = suite_found(15, 3);
+  assert_int_equal(group_machine_barrier(world_member(w, 0)->machine, "a"), 0);
+  meet(w, "b");
+  world_advance(w, 500);
+  assert_int_equal(world_keys(w, "/g/barrier/a/0"), 1);
+  barrier_name = "a";
+  for (uint32_t i = 1; i < 3; i++)
+    assert_int_equal(group_machine_barrier(world_member(w, i)->machine, barrier_name), 0);
+  world_until(w, barrier_complete, SOON_MS, "the first barrier is complete too");
+  suite_end(w, true);
+}
+
 static void barrier_does_not_wait_for_the_dead(void **state) {
   (void)state;
   struct world *w = suite_found(9, 4);
@@ -162,6 +195,8 @@ int suite_run_barriers(void) {
       cmocka_unit_test(a_name_serves_once),
       cmocka_unit_test(a_barrier_that_was_given_up_may_be_tried_again),
       cmocka_unit_test(who_reads_the_store_again_still_finds_who_came),
+      cmocka_unit_test(the_key_of_an_earlier_process_is_no_arrival),
+      cmocka_unit_test(a_barrier_goes_on_when_another_one_is_over),
       cmocka_unit_test(barrier_does_not_wait_for_the_dead),
       cmocka_unit_test(barrier_outlives_an_empty_restart),
   };

@@ -1,6 +1,8 @@
 // Stores that fail: lost answers, outages, empty restarts, and views that vanish, differ or are garbage.
 #include "group/support/machine_suite.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -337,6 +339,42 @@ static void damaged_view_is_an_error_and_recovers(void **state) {
   suite_end(w, true);
 }
 
+// Values of which each part can be read, but not the whole; and a rank in another spelling, which is no rank's key.
+static void a_view_with_a_rank_twice_or_out_of_order_is_damaged(void **state) {
+  (void)state;
+  static const char *const values[] = {
+      "{\"epoch\":2,\"members\":[[1,\"0000000000000001\"],[1,\"0000000000000002\"]]}",
+      "{\"epoch\":2,\"members\":[[2,\"0000000000000001\"],[1,\"0000000000000002\"]]}",
+  };
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    struct world *w = suite_found(22, 3);
+    uint64_t incarnation;
+    const char *address;
+    world_write(w, "/g/view", values[i]);
+    world_write(w, "/g/rank/07", "{\"incarnation\":\"0000000000000001\",\"address\":\"\"}");
+    world_advance(w, 100);
+    assert_non_null(group_machine_damage(world_member(w, 0)->machine));
+    assert_int_equal(group_machine_view(world_member(w, 0)->machine)->epoch, 1);
+    assert_false(group_machine_claim(world_member(w, 0)->machine, 7, &incarnation, &address));
+    suite_end(w, true);
+  }
+}
+
+// To a watch that goes on, a new store that has reached the old one's revision looks like the old one: the lease shows
+// the difference, and not only when it has to be renewed.
+static void a_watch_that_is_back_has_the_lease_looked_at(void **state) {
+  (void)state;
+  struct world *w = suite_found(23, 2);
+  struct world_member *first = world_member(w, 0);
+  world_advance(w, 100);
+  uint32_t before = first->num_requests;
+  group_machine_watch(first->machine, world_now(w), &(struct weft_store_event){.kind = WEFT_STORE_EVENT_LOST});
+  group_machine_watch(first->machine, world_now(w), &(struct weft_store_event){.kind = WEFT_STORE_EVENT_RESUMED});
+  world_advance(w, 100);
+  assert_uint_in_range(first->num_requests, before + 1, UINT32_MAX);
+  suite_end(w, true);
+}
+
 static struct group_request next_request(struct group_machine *m, uint64_t now_ns) {
   struct group_request request;
   uint64_t wake_ns;
@@ -386,6 +424,53 @@ static void an_expired_lease_is_replaced_at_once(void **state) {
   group_machine_free(m);
 }
 
+// A request has failed while the watch went on: the next one is made soon, and shows that the store is back.
+static void a_store_that_failed_once_is_soon_known_to_be_back(void **state) {
+  (void)state;
+  struct world *w = suite_found(19, 2);
+  world_set_faults(w, 100, 0);
+  world_advance(w, (TTL_S / 3 + 1) * 1000); // until leases were to be renewed
+  world_set_faults(w, 0, 0);
+  world_advance(w, 2 * SOON_MS);
+  for (uint32_t i = 0; i < 2; i++) {
+    assert_int_equal(world_member(w, i)->num_lost, 1);
+    assert_int_equal(world_member(w, i)->num_back, 1);
+  }
+  suite_end(w, true);
+}
+
+// The transaction for a ticket was given up, and came to the store when its sender had got its rank: the ticket would
+// hold a place in the queue.
+static void a_ticket_that_comes_late_is_removed(void **state) {
+  (void)state;
+  struct world *w = suite_found(20, 2);
+  char key[40];
+  snprintf(key, sizeof key, "/g/ticket/%016" PRIx64, world_member(w, 1)->incarnation);
+  world_write(w, key, "");
+  world_advance(w, SOON_MS);
+  assert_int_equal(world_keys(w, "/g/ticket/"), 0);
+  suite_end(w, true);
+}
+
+// An offer was withdrawn while the watch was lost.
+static void an_offer_that_a_read_lacks_is_gone(void **state) {
+  (void)state;
+  struct world *w = suite_found(21, 2);
+  struct world_member *first = world_member(w, 0), *joiner = world_add(w, 5, 0);
+  uint64_t incarnation;
+  bool before;
+  world_until(w, suite_all_claimed, SOON_MS, "joiner claims");
+  group_machine_offer(joiner->machine, GROUP_OFFER_COMING);
+  world_advance(w, 100);
+  assert_int_equal(group_machine_offer_of(first->machine, 5, &incarnation, &before), GROUP_OFFER_COMING);
+  first->watching = false;
+  world_write(w, "/g/offer/5", NULL);
+  group_machine_watch(first->machine, world_now(w), &(struct weft_store_event){.kind = WEFT_STORE_EVENT_RESET});
+  world_advance(w, 100);
+  assert_int_equal(group_machine_offer_of(first->machine, 5, &incarnation, &before), GROUP_OFFER_NONE);
+  suite_end(w, true);
+}
+
 int suite_run_store(void) {
   static char on[] = "the watches are reset";
   const struct CMUnitTest tests[] = {
@@ -410,6 +495,11 @@ int suite_run_store(void) {
       cmocka_unit_test(who_opens_leaves_a_member_a_leases_time_to_claim_again),
       cmocka_unit_test(vanished_view_is_made_again),
       cmocka_unit_test(damaged_view_is_an_error_and_recovers),
+      cmocka_unit_test(a_view_with_a_rank_twice_or_out_of_order_is_damaged),
+      cmocka_unit_test(a_watch_that_is_back_has_the_lease_looked_at),
+      cmocka_unit_test(a_store_that_failed_once_is_soon_known_to_be_back),
+      cmocka_unit_test(a_ticket_that_comes_late_is_removed),
+      cmocka_unit_test(an_offer_that_a_read_lacks_is_gone),
   };
   return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

@@ -159,6 +159,26 @@ static void who_gives_its_leave_up_stays_a_member(void **state) {
   }
 }
 
+// A suspicion is of one process. A wish to remove the process after it, which is given up, leaves that one a member.
+static void a_suspicion_ends_with_its_process(void **state) {
+  (void)state;
+  struct world *w = suite_found(22, 4);
+  struct group_machine *first = world_member(w, 0)->machine;
+  uint64_t incarnation = world_member(w, 3)->incarnation;
+  world_kill(w, world_member(w, 3));
+  group_machine_suspect(first, 3, incarnation);
+  suite_until_agreed(w, 3, SOON_MS);
+  struct world_member *next = world_add(w, 3, 0);
+  world_until(w, suite_all_claimed, 2 * TTL_S * 1000, "the next process claims the rank");
+  group_machine_join(next->machine, 2);
+  suite_until_agreed(w, 4, SOON_MS);
+  assert_int_equal(group_machine_remove(first, 3), next->incarnation);
+  group_machine_remove_end(first, 3, next->incarnation);
+  world_advance(w, SOON_MS);
+  suite_until_agreed(w, 4, 0);
+  suite_end(w, true);
+}
+
 // A member's claim goes while its proposal is on its way to the store: what it proposes must not come true.
 static void a_proposal_holds_only_as_long_as_its_proposer_does(void **state) {
   (void)state;
@@ -242,6 +262,7 @@ int suite_run_views(void) {
       cmocka_unit_test(lease_expiry_is_suspicion),
       cmocka_unit_test(false_suspicion_fences_and_frees_the_rank),
       cmocka_unit_test(who_gives_its_leave_up_stays_a_member),
+      cmocka_unit_test(a_suspicion_ends_with_its_process),
       cmocka_unit_test(a_proposal_holds_only_as_long_as_its_proposer_does),
       cmocka_unit_test(mutual_suspicion_leaves_one_of_two),
       cmocka_unit_test(the_suspicion_of_one_outside_the_view_puts_nobody_out),
