@@ -64,5 +64,6 @@ bool suite_first_is_fenced(struct world *w) {
 }
 
 int main(void) {
-  return (suite_run_views() + suite_run_closing() + suite_run_store() + suite_run_barriers() + suite_run_lives()) != 0;
+  return (suite_run_views() + suite_run_closing() + suite_run_store() + suite_run_barriers() + suite_run_offers() +
+          suite_run_lives()) != 0;
 }

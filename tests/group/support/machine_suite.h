@@ -25,6 +25,7 @@ int suite_run_views(void);
 int suite_run_closing(void);
 int suite_run_store(void);
 int suite_run_barriers(void);
+int suite_run_offers(void);
 int suite_run_lives(void);
 
 #endif
