@@ -217,6 +217,9 @@ static void a_lease_ends_at_its_time_with_all_its_keys_in_one_revision(void **st
   assert_int_equal(core_lease_state(core, 5 * SECOND, id, true, &lease), CORE_OK);
   assert_int_equal(lease.left_s, 9);
   assert_int_equal(lease.num_keys, 2);
+  struct core_lease_state later;
+  assert_int_equal(core_lease_state(core, 6 * SECOND - 1, id, false, &later), CORE_OK);
+  assert_int_equal(later.left_s, 8); // whole seconds
   assert_string_equal(lease.keys[0]->data, "a");
   core_records_free(lease.keys, lease.num_keys);
   assert_int_equal(core_lease_keepalive(core, 14 * SECOND, id, &ttl), CORE_LEASE_NOT_FOUND); // passed, not yet reaped
@@ -295,6 +298,25 @@ static void a_revision_is_never_split(void **state) {
   core_watch_remove(core, &watch);
 }
 
+// A client may name a revision that is not there yet.
+static void a_watch_from_a_later_revision_waits_for_it(void **state) {
+  struct core *core = *state;
+  struct core_watch watch = {.range = {bytes("k"), {"", 1}}, .wake = count_wake};
+  struct core_events events = {0};
+  core_watch_add(core, &watch, 4);
+  wakes = 0;
+  put(core, "k", "2");
+  put(core, "k", "3");
+  assert_int_equal(wakes, 0);
+  put(core, "k", "4");
+  assert_int_equal(wakes, 1);
+  assert_int_equal(core_watch_take(core, &watch, 100, &events), CORE_OK);
+  assert_int_equal(events.count, 1);
+  assert_int_equal(events.items[0].revision, 4);
+  core_events_clear(&events);
+  core_watch_remove(core, &watch);
+}
+
 static void history_is_bounded_and_says_what_is_gone(void **state) {
   (void)state;
   struct core *core = core_create((struct core_limits){.events = 8, .bytes = 1 << 20});
@@ -324,6 +346,15 @@ static void history_is_bounded_in_bytes_too(void **state) {
   for (int i = 0; i < 10; i++)
     put(core, "k", "0123456789012345678901234567890"); // 32 bytes with the key
   assert_int_equal(core_oldest_revision(core), core_revision(core) - 1);
+  // A revision that alone exceeds the limit stays, so that a watch that has seen all before it gets it.
+  struct core_watch watch = {.range = {bytes("k"), {"", 1}}, .wake = count_wake};
+  struct core_events events = {0};
+  core_watch_add(core, &watch, 0);
+  put(core, "k", "0123456789012345678901234567890123456789012345678901234567890123456789");
+  assert_int_equal(core_watch_take(core, &watch, 100, &events), CORE_OK);
+  assert_int_equal(events.count, 1);
+  core_events_clear(&events);
+  core_watch_remove(core, &watch);
   core_free(core);
 }
 
@@ -377,6 +408,11 @@ static void what_is_there_is_bounded(void **state) {
   assert_int_equal(core_apply(core, &smaller, &response), CORE_OK);
   assert_int_equal(core_apply(core, &gone, &response), CORE_OK);
   assert_int_equal(core_apply(core, &last, &response), CORE_OK);
+  for (int i = 0; i < 10; i++) { // what is deleted makes room
+    gone = delete_op(key, "");
+    assert_int_equal(core_apply(core, &gone, &response), CORE_OK);
+    assert_int_equal(core_apply(core, &last, &response), CORE_OK);
+  }
   for (int i = 0; i < 3; i++) {
     int64_t id = 0, ttl = 10;
     assert_int_equal(core_lease_grant(core, 0, &id, &ttl), i < 2 ? CORE_OK : CORE_TOO_MANY_LEASES);
@@ -421,6 +457,7 @@ int main(void) {
       TEST(leases_are_granted_as_by_etcd),
       TEST(a_watch_reads_the_past_and_then_the_present),
       TEST(a_revision_is_never_split),
+      TEST(a_watch_from_a_later_revision_waits_for_it),
       cmocka_unit_test(history_is_bounded_and_says_what_is_gone),
       cmocka_unit_test(history_is_bounded_in_bytes_too),
       cmocka_unit_test(what_is_there_is_bounded),

@@ -48,6 +48,15 @@ static void a_watch_from_a_past_revision_replays_it(void **state) {
   support_events_free(&events);
 }
 
+static void a_watch_from_a_negative_revision_is_refused(void **state) {
+  struct support_events events;
+  weft_store_watch_t *watch = NULL;
+  support_events_init(&events);
+  assert_int_equal(weft_store_watch_open(*state, "/w/", -1, support_events_take, &events, &watch), WEFT_ERR_INVALID);
+  assert_null(watch);
+  support_events_free(&events);
+}
+
 static void range_then_watch_misses_nothing(void **state) {
   struct support_events events;
   struct weft_store_list *list;
@@ -148,6 +157,7 @@ int suite_run_watch(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_watch_from_now_sees_what_comes_and_nothing_before),
       TEST(a_watch_from_a_past_revision_replays_it),
+      TEST(a_watch_from_a_negative_revision_is_refused),
       TEST(range_then_watch_misses_nothing),
       TEST(a_transaction_is_seen_whole_at_one_revision),
       TEST(a_closed_watch_says_nothing_more),
