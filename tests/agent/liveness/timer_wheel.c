@@ -106,7 +106,22 @@ static void test_next(void **state) {
   assert_true(wheel_next(&wheel) == UINT64_MAX);
 }
 
+// A timer that fires sets another one, which is due already: that one fires at the next tick, not a round later.
+static void test_due_at_once(void **state) {
+  (void)state;
+  struct wheel wheel;
+  struct wheel_timer timers[2] = {0};
+  wheel_init(&wheel, TICK, 1000);
+  wheel_set(&wheel, &timers[0], 2000);
+  assert_ptr_equal(wheel_expire(&wheel, 2000), &timers[0]);
+  wheel_set(&wheel, &timers[1], 2000);
+  assert_true(wheel_next(&wheel) <= 2000 + 2 * TICK);
+  assert_null(wheel_expire(&wheel, 2000));
+  assert_ptr_equal(wheel_expire(&wheel, 2000 + 2 * TICK), &timers[1]);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_next)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_next),
+                                     cmocka_unit_test(test_due_at_once)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
