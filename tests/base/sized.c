@@ -66,11 +66,15 @@ static void test_a_size_that_no_version_has_is_refused(void **state) {
   struct known copy, given = {.size = sizeof(struct first) - 1};
   assert_null(read_known(&given, &copy));
   assert_non_null(strstr(weft_last_error(), "*_INIT"));
+  assert_int_equal(sized_refusal(&given, sizeof copy), WEFT_ERR_INVALID);
   given.size = SIZE_MAX; // never set: it must not be read so far
   assert_null(read_known(&given, &copy));
+  assert_int_equal(sized_refusal(&given, sizeof copy), WEFT_ERR_INVALID); // it comes from no newer program
+  assert_int_equal(sized_refusal(NULL, sizeof copy), WEFT_ERR_INVALID);
   assert_null(read_known(NULL, &copy));
   assert_int_equal(sized_check_output(&given, sizeof(struct first), "given"), WEFT_ERR_INVALID);
   given.size = sizeof(struct later);
+  assert_int_equal(sized_refusal(&given, sizeof copy), WEFT_ERR_VERSION);
   assert_int_equal(sized_check_output(&given, sizeof(struct first), "given"), 0);
 }
 

@@ -154,6 +154,36 @@ static void the_descriptor_shows_it(void **state) {
   pair_free(transfer);
 }
 
+static bool is_quiet(void *arg) {
+  uint32_t timeout_ms;
+  expect_none();
+  return weft_agent_arm(pair.a.agent, &timeout_ms) == 0 && poll(arg, 1, 0) == 0;
+}
+
+// A transfer that is freed takes its completion with it: those before and after it are told, and the descriptor does
+// not show it any more.
+static void a_freed_transfer_is_not_waited_for(void **state) {
+  (void)state;
+  struct pollfd shown = {.events = POLLIN};
+  weft_transfer_t *transfers[3];
+  struct weft_completion done[2];
+  assert_int_equal(weft_agent_fd(pair.a.agent, &shown.fd), 0);
+  for (uint32_t i = 0; i < 3; i++)
+    transfers[i] = pair_transfer(&pair, WEFT_TRANSFER_WRITE, i * 64, i * 64, 64, NULL);
+  for (uint32_t i = 0; i < 3; i++) {
+    struct weft_post post = with_tag(i);
+    assert_int_equal(weft_transfer_post_with(transfers[i], &post), 0);
+    assert_int_equal(weft_transfer_wait(transfers[i], SUPPORT_DEADLINE_MS), 0);
+    if (i == 1)
+      pair_free(transfers[i]); // the last one of those that have ended
+  }
+  take(done, 2);
+  assert_int_equal(done[0].tag + done[1].tag, 0 + 2);
+  assert_true(pair_until(&pair, is_quiet, &shown));
+  pair_free(transfers[0]);
+  pair_free(transfers[2]);
+}
+
 static void expect_note(const char *text) {
   char got[64];
   uint32_t size = pair_hear(&pair, &pair.b, got, sizeof got);
@@ -279,8 +309,13 @@ int main(int argc, char **argv) {
   }
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      CASE(each_end_is_told_once),          CASE(one_completion_at_a_time), CASE(the_descriptor_shows_it),
-      CASE(each_post_has_its_notification), CASE(bad_posts_are_refused),    CASE(failures_are_told),
+      CASE(each_end_is_told_once),
+      CASE(one_completion_at_a_time),
+      CASE(the_descriptor_shows_it),
+      CASE(a_freed_transfer_is_not_waited_for),
+      CASE(each_post_has_its_notification),
+      CASE(bad_posts_are_refused),
+      CASE(failures_are_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,18 @@ static void pairs_that_do_not_fit_are_refused(void **state) {
   run = (struct weft_transfer_run){.count = 0};
   assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer),
                    WEFT_ERR_INVALID);
+  const struct weft_transfer_run beyond[] = {
+      {.local_first = 1, .count = 1},
+      {.remote_first = 1, .count = 1},
+      {.local_stride = 1, .count = 2},
+      {.remote_stride = 1, .count = 2},
+  };
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) { // each list has one descriptor
+    run = beyond[i];
+    assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer),
+                     WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_last_error(), i % 2 == 0 ? "the local list" : "the remote list"));
+  }
   uint32_t index = 1;
   options = (struct weft_transfer_options)WEFT_TRANSFER_OPTIONS_INIT;
   options.local_index = &index;

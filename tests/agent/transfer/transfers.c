@@ -197,6 +197,22 @@ static void regions_do_not_merge(void **state) {
   assert_int_equal(run(transfer), 0);
   assert_memory_equal(pair.b.memory + 8192 + 4000, pair.a.memory, 200);
   pair_free(transfer);
+
+  // The same on this side.
+  for (int i = 0; i < 2; i++) {
+    memory.address = pair.a.memory + 8192 + i * 4096;
+    assert_int_equal(weft_agent_register(pair.a.agent, &memory, &halves[i]), 0);
+    here[i] = (struct weft_descriptor){(uintptr_t)memory.address + (i == 0 ? 4000 : 0), i == 0 ? 96 : 104, 0};
+    there[i] = (struct weft_descriptor){(uintptr_t)pair.b.memory + (i == 0 ? 0 : 96), i == 0 ? 96 : 104, 0};
+  }
+  assert_int_equal(weft_dlist_create(pair.a.agent, pair.a.peer, there, 2, &remote), 0);
+  assert_int_equal(weft_dlist_create(pair.a.agent, WEFT_PEER_SELF, here, 2, &local), 0);
+  transfer = make(WEFT_TRANSFER_WRITE, local, remote, NULL);
+  assert_int_equal(transfer->num_pieces, 2);
+  fill(pair.a.memory + 8192 + 4000, 200, 11);
+  assert_int_equal(run(transfer), 0);
+  assert_memory_equal(pair.b.memory, pair.a.memory + 8192 + 4000, 200);
+  pair_free(transfer);
 }
 
 // Two regions of b that share a part: each serves what lies in it, the whole what crosses both; and when one is taken
