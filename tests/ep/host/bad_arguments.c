@@ -279,6 +279,27 @@ static void weights_of_rows_by_rank_do_not_come_late(void **state) {
 }
 
 // The rows that were too many lie apart from their scales; then they are asked for in place, together.
+// Late weights and weights that go back use the same memory.
+static void weights_go_back_only_if_none_come_late(void **state) {
+  (void)state;
+  struct weft_ep_options o = small();
+  weft_ep_t *ep = alone_open(&o);
+  uint16_t x[128] = {0}, received[2 * 128], out[128];
+  const int64_t topk_idx[2] = {0, -1};
+  const float weights[2] = {1, 0}, row_weights[2] = {1, 1};
+  int32_t counts[2];
+  uint64_t op;
+  const struct weft_ep_dispatch_args args = {.size = sizeof args, .x = x, .num_tokens = 1, .topk_idx = topk_idx};
+  const struct weft_ep_recv_args recv = {.size = sizeof recv, .rows = 1, .x = received, .counts = counts};
+  struct weft_ep_combine_args combine = {
+      .size = sizeof combine, .y = received, .out = out, .topk_weights = weights, .row_weights = row_weights};
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_says(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_INVALID, "row_weights");
+  combine.row_weights = NULL;
+  assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), 0);
+  weft_ep_close(ep);
+}
+
 static void rows_cast_before_come_in_place_when_they_are_too_many(void **state) {
   (void)state;
   struct weft_ep_options o = small();
@@ -358,6 +379,7 @@ int main(void) {
       cmocka_unit_test(dispatch_arguments_are_checked),
       cmocka_unit_test(what_is_received_at_once_has_to_be_next),
       cmocka_unit_test(weights_of_rows_by_rank_do_not_come_late),
+      cmocka_unit_test(weights_go_back_only_if_none_come_late),
       cmocka_unit_test(rows_cast_before_come_in_place_when_they_are_too_many),
       cmocka_unit_test(a_masked_or_absent_rank_costs_its_selections_only),
   };

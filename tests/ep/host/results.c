@@ -11,6 +11,7 @@
 
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
+#include "ep/host/host.h"
 #include "ep/support/rank.h"
 
 enum { RANKS = 3, OPERATIONS = 12, MOST_MISSING = 4096, DEADLINE_MS = 20000 };
@@ -128,11 +129,30 @@ static void check_waits(struct rank *rank, const int64_t *waits) {
       rank_fail(rank, "wait_ns[%d] is %lld", source, (long long)waits[source]);
 }
 
+// The time at a barrier counts for the peer that came last, whichever that was.
+static void check_peer_waits(struct rank *rank) {
+  uint64_t before = 0;
+  for (int i = 0; i < 4; i++) {
+    struct weft_ep_peer_stats peer = WEFT_EP_PEER_STATS_INIT;
+    uint64_t all = 0;
+    if ((rank->index == 1 && !await_sleeper(rank)) || weft_ep_barrier(rank->ep) != 0)
+      return;
+    for (int32_t other = 1; rank->index == 0 && other < RANKS; other++)
+      if (weft_ep_get_peer_stats(rank->ep, other, &peer) == 0)
+        all += peer.wait_ns;
+    if (rank->index == 0 && all <= before)
+      rank_fail(rank, "the wait at a barrier is in no peer's wait_ns");
+    before = all;
+  }
+}
+
 static void come_late(struct rank *rank, void *arg) {
   (void)arg;
   int64_t waits[16] = {0};
   rank->recv.wait_ns = waits;
-  check_waits(rank, waits);
+  check_peer_waits(rank);
+  if (!rank->error[0])
+    check_waits(rank, waits);
   rank->recv.wait_ns = NULL;
 }
 
@@ -142,6 +162,69 @@ static void waits_are_those_for_each_source(void **state) {
   assert_int_equal(weft_store_open_local(&setup.store), 0);
   ranks_run(&setup, founders, RANKS, come_late, NULL);
   weft_store_close(setup.store);
+}
+
+static uint64_t sent[RANKS][RANKS], received[RANKS][RANKS]; // [this rank][peer]
+
+static void exchange(struct rank *rank, void *arg) {
+  (void)arg;
+  for (int i = 0; i < 4 && rank_operate(rank); i++)
+    continue;
+  if (rank->error[0] || weft_ep_barrier(rank->ep) != 0)
+    return;
+  for (int32_t other = 0; other < RANKS; other++) {
+    struct weft_ep_peer_stats peer = WEFT_EP_PEER_STATS_INIT;
+    if (other == rank->index)
+      continue;
+    if (weft_ep_get_peer_stats(rank->ep, other, &peer) != 0)
+      rank_fail(rank, "no counters of rank %d: %s", other, weft_last_error());
+    sent[rank->index][other] = peer.sent_bytes;
+    received[rank->index][other] = peer.received_bytes;
+  }
+  if (weft_ep_barrier(rank->ep) != 0) // a rank that leaves takes the counters of its links with it
+    rank_fail(rank, "the last barrier: %s", weft_last_error());
+}
+
+static void what_one_rank_has_sent_another_has_received(void **state) {
+  (void)state;
+  static const struct setup setups[] = {
+      {.uneven = true}, {.late_weights = true}, {.dtype = WEFT_EP_FP8}, {.layout = WEFT_EP_RANK_MAJOR}};
+  for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
+    struct setup setup = setups[i];
+    assert_int_equal(weft_store_open_local(&setup.store), 0);
+    ranks_run(&setup, founders, RANKS, exchange, NULL);
+    weft_store_close(setup.store);
+    for (int a = 0; a < RANKS; a++)
+      for (int b = 0; b < RANKS; b++)
+        if (a != b) {
+          assert_true(sent[a][b] > 0);
+          assert_int_equal(sent[a][b], received[b][a]);
+        }
+  }
+}
+
+// Lists end where the caller's memory does; their numbers count on.
+static void lists_end_where_their_room_does(void **state) {
+  (void)state;
+  struct ep_member members[] = {{.rank = 4}, {.rank = 7}, {.rank = 9}};
+  int64_t experts[] = {1, 2, 3};
+  int16_t member_of[] = {-1, -1, -1};
+  const struct ep_op op = {.members = members,
+                           .outcome = {.received = true, .members = 3},
+                           .num_tokens = 3,
+                           .topk = 1,
+                           .experts = experts,
+                           .member_of = member_of};
+  int32_t lost[] = {-1, -1, -1};
+  struct weft_ep_missing missing[] = {{.expert = -1}, {.expert = -1}, {.expert = -1}};
+  struct weft_ep_info info = {.size = sizeof info, .lost = lost, .lost_cap = 2};
+  struct weft_ep_result result = {.size = sizeof result, .missing = missing, .missing_cap = 2};
+  ep_fill_info(&op, &info);
+  assert_int_equal(info.num_lost, 3);
+  assert_true(lost[0] == 4 && lost[1] == 7 && lost[2] == -1);
+  ep_list_missing(&op, &result);
+  assert_int_equal(result.num_missing, 3);
+  assert_true(missing[0].expert == 1 && missing[1].expert == 2 && missing[2].expert == -1);
 }
 
 static void on_host_memory_there_is_no_device(struct rank *rank, void *arg) {
@@ -234,6 +317,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(totals_and_awaited_results_are_those_of_the_calls),
       cmocka_unit_test(waits_are_those_for_each_source),
+      cmocka_unit_test(what_one_rank_has_sent_another_has_received),
+      cmocka_unit_test(lists_end_where_their_room_does),
       cmocka_unit_test(memory_is_told),
       cmocka_unit_test(metrics_tell_the_counters),
   };
