@@ -222,14 +222,28 @@ static void ranks_that_differ_do_not_connect(void **state) {
 // --- peers that are slow, or lie ---
 
 enum { SLOW_LIMIT_MS = 2000, SLOW_MS = SLOW_LIMIT_MS / 5 }; // the rest is for a busy machine
-enum lie { SLOW, COUNTS_TOO_MANY, COUNTS_OF_OTHERS, TOKEN_TWICE, FLAG_TOO_EARLY, FLAG_TOO_HIGH, LIES };
+enum lie {
+  SLOW,
+  COUNTS_TOO_MANY,
+  COUNTS_OF_OTHERS,
+  COUNT_TOO_HIGH,
+  TOKEN_TWICE,
+  TOKEN_TOO_HIGH,
+  PLACE_TOO_MANY,
+  FLAG_TOO_EARLY,
+  FLAG_TOO_HIGH,
+  LIES
+};
 
 static const struct {
   const char *words; // with which rank 0 loses rank 1
   bool some;         // a part of its rows had come
 } wanted[LIES] = {[COUNTS_TOO_MANY] = {"malformed header", false},
                   [COUNTS_OF_OTHERS] = {"rows", true},
+                  [COUNT_TOO_HIGH] = {"fewer for local expert 0", true},
                   [TOKEN_TWICE] = {"has an invalid header", true},
+                  [TOKEN_TOO_HIGH] = {"has an invalid header", true},
+                  [PLACE_TOO_MANY] = {"has an invalid header", true},
                   [FLAG_TOO_EARLY] = {"announces another number of rows", true},
                   [FLAG_TOO_HIGH] = {"overwrote", true}};
 
@@ -265,8 +279,15 @@ static void lie(void *arg, uint32_t rows_written, uint32_t peers_done) {
     counts[0]++;
     counts[1]--;
   }
+  if (liar->lie == COUNT_TOO_HIGH && rows_written == 1)
+    counts[0]++;
+  struct ep_row *head = ep_row_at(layout, slot + layout->heads, row);
   if (liar->lie == TOKEN_TWICE && piece == 2 && row == 3)
-    ep_row_at(layout, slot + layout->heads, row)->token--;
+    head->token--;
+  if (liar->lie == TOKEN_TOO_HIGH && rows_written == op->members[0].rows_out)
+    head->token = (int32_t)layout->max_tokens;
+  if (liar->lie == PLACE_TOO_MANY && piece == 2 && row == 3)
+    head->places ^= 1;
   if (liar->lie == FLAG_TOO_EARLY && piece == 1 && row == 0) {
     ((struct ep_slot_head *)slot)->dispatch.count = 1;
     atomic_store(flag, number + 1);

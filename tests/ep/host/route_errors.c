@@ -263,6 +263,24 @@ static void routes_that_are_too_small(void **state) {
   weft_ep_route_free(route);
 }
 
+static void a_route_with_room_for_just_the_rows_has_them_all(void **state) {
+  (void)state;
+  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
+  options.max_rows = TOKENS;
+  weft_ep_route_t *route = make(options);
+  struct weft_ep_dispatch_args fill = good_dispatch(route), kept = good_kept(route);
+  struct weft_ep_recv_args recv = alone_recv();
+  struct weft_ep_info first = WEFT_EP_INFO_INIT, again = WEFT_EP_INFO_INIT;
+  uint64_t op;
+  assert_int_equal(weft_ep_dispatch(ep, &fill, &recv, &first, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+  assert_int_equal(weft_ep_dispatch(ep, &kept, &recv, &again, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+  assert_true(first.num_rows > 0);
+  assert_int_equal(again.num_rows, first.num_rows);
+  weft_ep_route_free(route);
+}
+
 static void what_a_combine_by_a_route_must_not_say(void **state) {
   (void)state;
   weft_ep_route_t *route = make_filled();
@@ -420,6 +438,7 @@ int main(void) {
       cmocka_unit_test(a_check_reads_as_many_selections_as_the_route_has),
       cmocka_unit_test(a_plan_of_another_top_k_is_not_filled),
       cmocka_unit_test(routes_that_are_too_small),
+      cmocka_unit_test(a_route_with_room_for_just_the_rows_has_them_all),
       cmocka_unit_test(what_a_combine_by_a_route_must_not_say),
       cmocka_unit_test(late_weights),
       cmocka_unit_test(routes_of_others),
