@@ -13,11 +13,11 @@
 // the rank is free again at once. Incarnations are 64 bit, as strings of 16 hexadecimal digits in JSON.
 //
 // The decisions are made by a state machine without I/O (machine.h); driver.c drives it with a thread. Thread rule of
-// every function: [any], unless it says otherwise; but of group_found(), group_join() and group_withdraw()
-// only one call at a time, since a member has one wish of each kind. Deadlines are CLOCK_MONOTONIC
-// nanoseconds. If a deadline passes while the store does not answer, the error is UNREACHABLE instead of TIMEOUT; the
-// texts of both say what was waited for. Waits for views also end with CLOSED (this rank has left), FENCED, or PROTOCOL
-// (the view's key holds a malformed value).
+// every function: [any], unless it says otherwise; but of group_found(), group_join() and group_withdraw() only one
+// call at a time, since a member has one wish of each kind. Deadlines are CLOCK_MONOTONIC nanoseconds. If a deadline
+// passes while the store does not answer, the error is UNREACHABLE instead of TIMEOUT; the texts of both say what was
+// waited for. Waits for views also end with CLOSED (this rank has left), FENCED, or PROTOCOL (the view's key holds a
+// malformed value).
 #ifndef GROUP_GROUP_H
 #define GROUP_GROUP_H
 
