@@ -7,21 +7,13 @@
 #include <vector>
 
 #include "cuda/kernels/copies.h"
+#include "cuda/support/devices.cuh"
 
 #include "base/random.h"
 
 namespace {
 
 enum { ROOM = 4096, PIECES = 700, MOST = ROOM - 64, BLOCKS = 13 };
-
-#define OK(call)                                                                                                       \
-  do {                                                                                                                 \
-    cudaError_t error = (call);                                                                                        \
-    if (error != cudaSuccess) {                                                                                        \
-      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));                                                   \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 // Pieces in device memory, each in room of its own, and the words that mark the end of a launch.
 struct memory {
@@ -94,8 +86,7 @@ bool reports_its_own_error(const memory &device) {
 } // namespace
 
 int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+  if (device_count() == 0) {
     printf("skipped: no GPU here\n");
     return 77;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/combine/coded.cuh"
+#include "cuda/support/devices.cuh"
 
 extern "C" {
 #include "base/random.h"
@@ -20,15 +21,6 @@ extern "C" {
 namespace {
 
 enum { PACKETS = 448, VALUES = CUDA_BF16_CHUNKS * CUDA_LINE / 2, BLOCK = LOGFMT10_BLOCK };
-
-#define OK(call)                                                                                                       \
-  do {                                                                                                                 \
-    cudaError_t error = (call);                                                                                        \
-    if (error != cudaSuccess) {                                                                                        \
-      fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error));                                                   \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 // A packet for each warp; one that travels has CODED_ROOM bytes.
 __global__ void encode(char *coded, const uint4 *x, uint32_t chunks) {
@@ -333,8 +325,7 @@ bool pairs_as_in_f32(void) {
 } // namespace
 
 int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+  if (device_count() == 0) {
     printf("skipped: no GPU here\n");
     return 77;
   }

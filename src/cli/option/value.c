@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/text/nearest.h"
+#include "base/text/yes_no.h"
 #include "cli/process/secrets.h"
 
 #include <inttypes.h>
@@ -111,14 +112,7 @@ static int set_choice(const struct cli_option *row, const char *text, void *fiel
 }
 
 static int set_flag(const char *text, void *field) {
-  static const char *const words[][2] = {{"no", "yes"}, {"false", "true"}, {"0", "1"}, {"off", "on"}};
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-    for (int value = 0; value < 2; value++)
-      if (strcmp(text, words[i][value]) == 0) {
-        *(bool *)field = value;
-        return 0;
-      }
-  return fail(WEFT_ERR_INVALID, "\"%s\" is neither yes nor no", text);
+  return yes_no_read(text, field) ? 0 : fail(WEFT_ERR_INVALID, "\"%s\" is neither yes nor no", text);
 }
 
 // The size of one URL's scheme and "://"; 0 when the scheme is neither http nor https.

@@ -2,18 +2,11 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text/yes_no.h"
 #include "slurm/expand/maker.h"
 
 static const char *program_of(const struct slurm_run *run) {
   return run->program == SLURM_TRANSFER ? "weft bench transfer" : "weft elastic";
-}
-
-static bool is_yes_or_no(const char *word) {
-  static const char *const words[] = {"yes", "no", "true", "false", "1", "0", "on", "off"};
-  for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
-    if (strcmp(word, words[i]) == 0)
-      return true;
-  return false;
 }
 
 // Checks an option with a value, which is NULL if there is none.
@@ -61,8 +54,10 @@ static size_t check(const struct slurm_maker *maker, const struct slurm_run *run
     unknown(maker, run, option, near);
   else if (verdict < 0)
     check_value(maker, run, option, name, value ? value : followed ? next : NULL);
-  else // a flag
-    return !value && transfer && is_yes_or_no(next) ? 2 : 1;
+  else { // a flag
+    bool yes;
+    return !value && transfer && next && yes_no_read(next, &yes) ? 2 : 1;
+  }
   return value || !followed ? 1 : 2;
 }
 
