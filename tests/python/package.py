@@ -64,10 +64,15 @@ def make_environment(folder):
 
 
 def pip_install(python, package, *options):
-    """Compiling leaves the processors to tests beside this one, some of which have deadlines to keep."""
+    """Compiling leaves the processors to tests beside this one, some of which have deadlines to keep. Where it is ended
+    by its own deadline, its files stay in the virtual environment, and the next run removes them."""
+    temporary = python.parent.parent / "tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
     run(f"pip install {package.name}", [
-        "nice", "-n", "19", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-        "--no-deps", "--no-build-isolation", "--force-reinstall", package, *options])
+        "nice", "-n", "10", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+        "--no-deps", "--no-build-isolation", "--force-reinstall", package, *options],
+        env={**os.environ, "TMPDIR": str(temporary)})
 
 
 def install(python, build, **more):
