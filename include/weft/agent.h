@@ -402,11 +402,13 @@ WEFT_API int weft_agent_fetch(weft_agent_t *agent, const char *name, const char 
 
 /**
  * Connects to the agent that listens at `address` ("HOST:PORT", "[IPV6]:PORT") and exchanges metadata in both
- * directions; `*peer` is that agent's id. The call blocks for at most `timeout_ms`, and for the look-up of HOST. With
- * WEFT_AGENT_PROGRESS_NONE it drives this agent meanwhile. The connection stays open: it carries updates, and its end
- * means that the peer has left or is lost. INVALID: this agent has no token, or the address is malformed. AUTH: the
- * other agent has another token. UNREACHABLE: nothing listens at the address. TIMEOUT: the other agent did not answer.
- * PEER_LOST: it ended the connection. Other codes come from weft_agent_load(), of either side. [any]
+ * directions; `*peer` is that agent's id. The call blocks for at most `timeout_ms`, and for the look-up of HOST. If
+ * HOST has several addresses, the call tries one after the other; an address that nothing answers from takes an equal
+ * share of the time that is left. With WEFT_AGENT_PROGRESS_NONE the call drives this agent meanwhile. The connection
+ * stays open: it carries updates, and its end means that the peer has left or is lost. INVALID: this agent has no
+ * token, or the address is malformed. AUTH: the other agent has another token. UNREACHABLE: nothing listens at the
+ * address. TIMEOUT: the other agent did not answer. PEER_LOST: it ended the connection. Other codes come from
+ * weft_agent_load(), of either side. [any]
  */
 WEFT_API int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_ms, weft_peer_t *peer);
 

@@ -129,6 +129,8 @@ void socket_exchange_close(struct agent_services *services) {
 
 static int dial(struct agent_services *services, const struct addrinfo *address, struct agent_connection **connection) {
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0 && errno == EAFNOSUPPORT) // a system without IPv6; the name may have another address
+    return fail(WEFT_ERR_UNREACHABLE, "%s", strerror(errno));
   if (fd < 0)
     return fail_errno(errno, "no socket for the exchange of metadata");
   socket_exchange_set_up(services, fd);
@@ -194,6 +196,22 @@ static int settle(struct agent_services *services, struct agent_connection *conn
   return err;
 }
 
+static bool is_connecting(struct agent_services *services, const struct agent_connection *connection) {
+  pthread_mutex_lock(&services->agent->housekeeping);
+  bool is = connection->state == CONNECTION_CONNECTING;
+  pthread_mutex_unlock(&services->agent->housekeeping);
+  return is;
+}
+
+// When a call of the first of these addresses gives up if nothing has accepted the connection: each gets an equal share
+// of the time that is left.
+static uint64_t share_ends(const struct addrinfo *addresses, uint64_t deadline_ns) {
+  uint64_t number = 0, left = clock_left_ns(deadline_ns);
+  for (const struct addrinfo *at = addresses; at; at = at->ai_next)
+    number++;
+  return deadline_ns - left + left / number;
+}
+
 // Calls the addresses of a name, until one can be reached.
 static int call_any(struct agent_services *services, const struct addrinfo *all, uint64_t deadline_ns,
                     weft_peer_t *peer, bool *was_cut) {
@@ -204,8 +222,13 @@ static int call_any(struct agent_services *services, const struct addrinfo *all,
     if (err)
       continue;
     agent_wake(services->agent);
-    sleep_until(services->agent, connection->done_fd, deadline_ns);
+    sleep_until(services->agent, connection->done_fd, share_ends(at, deadline_ns));
+    bool is_silent = at->ai_next && is_connecting(services, connection);
+    if (!is_silent)
+      sleep_until(services->agent, connection->done_fd, deadline_ns);
     err = settle(services, connection, peer, was_cut);
+    if (is_silent && err == WEFT_ERR_TIMEOUT)
+      err = WEFT_ERR_UNREACHABLE;
   }
   return err;
 }

@@ -1,4 +1,6 @@
 // Agents that meet by socket: both ways at once, over IPv4 and IPv6, with one token.
+#include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -337,6 +339,82 @@ static void test_without_tls(void **state) {
   crowd_close(&listener);
 }
 
+// --- a name with two addresses ---
+
+static struct addrinfo *first_address; // of every name, if it is there
+
+int __real_endpoint_resolve(const char *text, bool passive, struct addrinfo **addresses);
+int __wrap_endpoint_resolve(const char *text, bool passive, struct addrinfo **addresses);
+
+int __wrap_endpoint_resolve(const char *text, bool passive, struct addrinfo **addresses) {
+  struct addrinfo *first = first_address;
+  first_address = NULL;
+  int rc = __real_endpoint_resolve(text, passive, addresses);
+  if (rc == 0 && first) {
+    first->ai_next = *addresses;
+    *addresses = first;
+  }
+  return rc;
+}
+
+// A listener that nobody can reach any more, since its queue is full: as a firewall that drops packets.
+struct silence {
+  int listener, callers[2];
+};
+
+static void make_silence(struct silence *silence, const struct addrinfo *at) {
+  silence->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(silence->listener, at->ai_addr, at->ai_addrlen), 0);
+  assert_int_equal(listen(silence->listener, 0), 0);
+  for (int i = 0; i < 2; i++) {
+    silence->callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(connect(silence->callers[i], at->ai_addr, at->ai_addrlen), -1);
+    assert_int_equal(errno, EINPROGRESS);
+  }
+}
+
+static void end_silence(const struct silence *silence) {
+  for (int i = 0; i < 2; i++)
+    close(silence->callers[i]);
+  close(silence->listener);
+}
+
+// The time is long enough for both addresses.
+static void test_a_silent_address(void **state) {
+  (void)state;
+  enum { TIME_MS = 4000 };
+  static struct crowd_member listener, caller;
+  struct silence silence;
+  weft_peer_t peer;
+  char address[32];
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  snprintf(address, sizeof address, "127.0.0.2:%u", meet_port(&listener));
+  struct addrinfo *silent = NULL;
+  assert_int_equal(__real_endpoint_resolve(address, false, &silent), 0);
+  make_silence(&silence, silent);
+  first_address = silent;
+  assert_int_equal(meet_at(&caller, meet_port(&listener), TIME_MS, &peer), 0);
+  end_silence(&silence);
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
+static void test_an_unknown_family(void **state) {
+  (void)state;
+  static struct crowd_member listener, caller;
+  weft_peer_t peer;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  struct addrinfo *unknown = NULL;
+  assert_int_equal(__real_endpoint_resolve("127.0.0.1:1", false, &unknown), 0);
+  unknown->ai_family = AF_MAX; // as IPv6 is to a system without it
+  first_address = unknown;
+  assert_int_equal(meet_at(&caller, meet_port(&listener), SUPPORT_DEADLINE_MS, &peer), 0);
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
 static int run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_both_ways),
@@ -352,6 +430,8 @@ static int run(void) {
       cmocka_unit_test(test_name_taken),
       cmocka_unit_test(test_last_notification),
       cmocka_unit_test(test_met_again_at_once),
+      cmocka_unit_test(test_a_silent_address),
+      cmocka_unit_test(test_an_unknown_family),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
