@@ -1,7 +1,9 @@
 // Queries memory, a file or an object before it is registered.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,15 +38,15 @@ static int query_cuda(const struct weft_agent_memory *memory, struct weft_memory
   return 0;
 }
 
-// A file that is no regular one may have an end all the same: a disk has.
-static uint64_t end_of(const char *path, int fd) {
-  int opened = fd >= 0 ? dup(fd) : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  off_t before = lseek(opened, 0, SEEK_CUR), end = lseek(opened, 0, SEEK_END);
-  if (before >= 0)
-    lseek(opened, before, SEEK_SET); // dup() shares the place
-  if (opened >= 0)
+// Of a block device stat() gives no size.
+static int query_device(const char *path, int fd, uint64_t *length) {
+  int opened = fd >= 0 ? fd : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  int error = opened < 0 || ioctl(opened, BLKGETSIZE64, length) != 0 ? errno : 0;
+  if (fd < 0 && opened >= 0)
     close(opened);
-  return end > 0 ? (uint64_t)end : 0;
+  if (error != 0 && fd >= 0)
+    return fail_errno(error, "cannot read the size of the block device of descriptor %d", fd);
+  return error == 0 ? 0 : fail_errno(error, "cannot read the size of the block device %s", path);
 }
 
 static int query_file(const struct weft_agent_memory *memory, struct weft_memory_status *status) {
@@ -55,8 +57,8 @@ static int query_file(const struct weft_agent_memory *memory, struct weft_memory
   if (fd < 0 && stat(memory->path, &info) != 0)
     return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno(errno, "cannot stat %s", memory->path);
   status->flags = WEFT_MEMORY_THERE;
-  status->length = S_ISBLK(info.st_mode) ? end_of(memory->path, fd) : (uint64_t)info.st_size;
-  return 0;
+  status->length = (uint64_t)info.st_size;
+  return S_ISBLK(info.st_mode) ? query_device(memory->path, fd, &status->length) : 0;
 }
 
 static int query_object(weft_agent_t *agent, const struct weft_agent_memory *memory, struct weft_memory_status *status,

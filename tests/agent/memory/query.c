@@ -2,10 +2,14 @@
 #include "cmocka_all.h"
 
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <weft/agent.h>
 
@@ -152,6 +156,70 @@ static void test_files(void **state) {
   assert_non_null(strstr(weft_last_error(), "cannot stat the file of descriptor"));
 }
 
+// --- block devices ---
+
+enum { DEVICE_BYTES = 1 << 20 };
+
+// A block device over a file of that size: its descriptor and its path. -1: this process may not make one.
+static int open_device(char path[32]) {
+  char name[96];
+  support_temporary(name, sizeof name, "weft-device");
+  int file = mkstemp(name), control = open("/dev/loop-control", O_RDWR | O_CLOEXEC), device = -1;
+  assert_true(file >= 0);
+  assert_int_equal(unlink(name), 0);
+  assert_int_equal(ftruncate(file, DEVICE_BYTES), 0);
+  int number = control >= 0 ? ioctl(control, LOOP_CTL_GET_FREE) : -1;
+  snprintf(path, 32, "/dev/loop%d", number);
+  if (number >= 0)
+    device = open(path, O_RDWR | O_CLOEXEC);
+  struct loop_info64 info = {.lo_flags = LO_FLAGS_AUTOCLEAR}; // it goes when it is closed
+  if (device >= 0 && (ioctl(device, LOOP_SET_FD, file) != 0 || ioctl(device, LOOP_SET_STATUS64, &info) != 0)) {
+    close(device);
+    device = -1;
+  }
+  if (control >= 0)
+    close(control);
+  close(file);
+  return device;
+}
+
+static void test_block_devices(void **state) {
+  (void)state;
+  char path[32];
+  struct weft_memory_status status;
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
+  what.kind = WEFT_MEMORY_FILE;
+  what.flags = WEFT_MEMORY_FD;
+  what.fd = open_device(path);
+  if (what.fd < 0)
+    skip();
+  assert_int_equal(ask(WEFT_MEMORY_FILE, NULL, 0, path, &status), 0);
+  assert_true(status.flags == WEFT_MEMORY_THERE && status.length == DEVICE_BYTES);
+  assert_int_equal(lseek(what.fd, 512, SEEK_SET), 512);
+  status = (struct weft_memory_status)WEFT_MEMORY_STATUS_INIT;
+  assert_int_equal(weft_agent_query_memory(agent, &what, 0, &status), 0);
+  assert_true(status.flags == WEFT_MEMORY_THERE && status.length == DEVICE_BYTES);
+  assert_int_equal(lseek(what.fd, 0, SEEK_CUR), 512);
+  close(what.fd);
+}
+
+static void test_a_device_without_a_driver(void **state) {
+  (void)state;
+  enum { EXPERIMENTAL = 60 }; // a major number that Linux gives to no driver
+  char path[96];
+  struct weft_memory_status status;
+  support_temporary(path, sizeof path, "weft-device");
+  int fd = mkstemp(path);
+  assert_true(fd >= 0);
+  close(fd);
+  assert_int_equal(unlink(path), 0);
+  if (mknod(path, S_IFBLK | 0600, makedev(EXPERIMENTAL, 0)) != 0)
+    skip(); // only root may
+  assert_int_equal(ask(WEFT_MEMORY_FILE, NULL, 0, path, &status), WEFT_ERR_SYSTEM);
+  assert_non_null(strstr(weft_last_error(), path));
+  assert_int_equal(unlink(path), 0);
+}
+
 static void test_refusals(void **state) {
   (void)state;
   struct weft_memory_status status;
@@ -237,6 +305,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_the_region_is_named, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_allocated_host_memory_is_on_no_gpu, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_files, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_block_devices, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_a_device_without_a_driver, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_objects, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_a_server_that_is_away, set_up, tear_down),
