@@ -67,9 +67,9 @@ int p2p_buffer_open(struct p2p_buffer *buffer, weft_agent_t *agent, enum p2p_mem
 }
 
 void p2p_buffer_close(struct p2p_buffer *buffer) {
-  if (buffer->region)
-    weft_agent_deregister(buffer->agent, buffer->region);
-  if (buffer->memory == P2P_MEMORY_USER)
+  // Memory that a transfer still reads or writes is left to the end of the process.
+  bool in_use = buffer->region && weft_agent_deregister(buffer->agent, buffer->region) == WEFT_ERR_BUSY;
+  if (buffer->memory == P2P_MEMORY_USER && !in_use)
     free(buffer->address);
   if (buffer->device)
     buffer->api->close(buffer->device);
