@@ -95,10 +95,9 @@ static void print_verdict(const struct node *node, int status, const char *error
   }
 }
 
-int run_elastic(const struct run_config *config) {
-  char error[1024];
+int run_elastic(const struct run_config *config, char *error, size_t cap) {
   struct node node = {.config = *config, .signal_fd = -1};
-  int status = run(&node, error, sizeof error);
+  int status = run(&node, error, cap);
   bool follows = node.place.taken || config->lead || (!config->plan && !config->plan_text);
   node_close(&node);
   // The signals stay blocked. A signal that arrives now requests an end that is already reached, and must not end a
@@ -107,7 +106,5 @@ int run_elastic(const struct run_config *config) {
     close(node.signal_fd);
   if (follows)
     print_verdict(&node, status, error);
-  if (error[0])
-    fprintf(stderr, "weft elastic: %s\n", error);
   return status;
 }

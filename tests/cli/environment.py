@@ -59,6 +59,16 @@ class Environment(tool.ToolTest):
                 self.assertTrue(text.endswith(f"Try 'weft {command[0]} --help'.\n"), text)
                 self.warns(f"weft: {variable}: {says}", *command, "--help", **{variable: value})
 
+    def test_an_error_names_the_variable_that_gives_the_option(self):
+        for variable, option, command in (("WEFT_LISTEN", "--listen", "elastic"), ("WEFT_JOB", "--job", "elastic"),
+                                          ("WEFT_TRANSPORTS", "--transport", "p2p")):
+            note = f"weft {command}: the environment variable {variable} gives {option}\n"
+            self.assertIn(note, self.refused(2, f"weft {command}: {option}: ", command, **{variable: "a/b"}))
+            for typed in ([option, "b/c"], [f"{option}=b/c"]):
+                text = self.refused(2, f"weft {command}: {option}: ", command, *typed, **{variable: "a/b"})
+                self.assertNotIn(variable, text)
+        self.assertNotIn("WEFT_LISTEN", self.refused(2, "--job: ", "elastic", WEFT_JOB="a/b", WEFT_LISTEN="::1"))
+
     def test_all_wrong_ones_are_named_at_once(self):
         text = self.refused(2, "WEFT_TOKNE", "elastic", WEFT_TOKNE="x", WEFT_TIMEOUT_MS="5s", WEFT_LOG="loud")
         self.assertEqual([line.split()[1].rstrip(":") for line in text.splitlines()[:-1]],

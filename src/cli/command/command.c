@@ -111,10 +111,37 @@ bool cli_command_options_given(const struct cli_call *call, void *target, bool *
   return !err;
 }
 
+// The option that this text begins with, after so many dashes; NULL: with none.
+static const struct cli_option *find_option(const struct cli_call *call, const char *text, size_t dashes) {
+  char name[64];
+  const char *near;
+  if (strspn(text, "-") != dashes || sscanf(text + dashes, "%63[A-Za-z0-9_-]", name) != 1)
+    return NULL;
+  return cli_options_find(call->command->options, name, &near);
+}
+
+static bool is_on_command_line(const struct cli_call *call, const struct cli_option *row) {
+  for (int i = 1; i < call->argc && strcmp(call->argv[i], "--") != 0; i++) {
+    const char *argument = call->argv[i];
+    bool has_letter = row->letter && argument[0] == '-' && argument[1] == row->letter;
+    if (has_letter || find_option(call, argument, 1) == row || find_option(call, argument, 2) == row)
+      return true;
+  }
+  return false;
+}
+
+void cli_command_print_error(const struct cli_call *call, const char *error) {
+  const char *value = NULL;
+  const struct cli_option *row = find_option(call, error, 2);
+  fprintf(stderr, "weft %s: %s\n", call->command->name, error);
+  if (row && cli_option_from_environment(row, &value) == 0 && value && !is_on_command_line(call, row))
+    fprintf(stderr, "weft %s: the environment variable %s gives --%s\n", call->command->name, row->variable, row->name);
+}
+
 int cli_command_failed(const struct cli_call *call, int err) {
   char text[FAIL_DETAIL_SIZE];
   snprintf(text, sizeof text, "%s", weft_last_error());
   printable_text(text); // a part of it may come from a server or a peer
-  fprintf(stderr, "weft %s: %s\n", call->command->name, text);
+  cli_command_print_error(call, text);
   return weft_err_exit_status(err);
 }

@@ -51,7 +51,11 @@ bool cli_command_options(const struct cli_call *call, void *target, int *status)
 // false.
 bool cli_command_options_given(const struct cli_call *call, void *target, bool *given, int *status);
 
-// Prints "weft NAME: <the last error>" on standard error; returns the exit status for `err`.
+// Prints "weft NAME: ERROR" on standard error, and if the error begins with an option that the command line does not
+// give but an environment variable does, a line that names the variable.
+void cli_command_print_error(const struct cli_call *call, const char *error);
+
+// Prints the last error so; returns the exit status for `err`.
 int cli_command_failed(const struct cli_call *call, int err);
 
 #endif

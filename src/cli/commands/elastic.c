@@ -318,7 +318,11 @@ static int run(const struct cli_call *call) {
   config->color = terminal.color;
   config->unicode = terminal.unicode;
   config->width = terminal.width;
-  return run_elastic(config);
+  char error[1024];
+  status = run_elastic(config, error, sizeof error);
+  if (error[0])
+    cli_command_print_error(call, error);
+  return status;
 }
 
 const struct cli_command cli_elastic = {

@@ -90,9 +90,9 @@ struct run_config {
 };
 
 // Runs the plan as lead node, or follows one. Returns the exit status of the tool (0, 1, 2, 3, 4, 5, 124, or 128 + the
-// signal that requested the stop), after it has printed the error on standard error. It leaves SIGINT, SIGTERM, SIGHUP
-// and SIGUSR1 blocked: the process should end with that status.
-int run_elastic(const struct run_config *config);
+// signal that requested the stop), and writes the reason of a failure, or "", into error[cap]. It leaves SIGINT,
+// SIGTERM, SIGHUP and SIGUSR1 blocked: the process should end with that status.
+int run_elastic(const struct run_config *config, char *error, size_t cap);
 
 // The rank process, which a node starts: `weft rank` in the tool. It reads its task from the environment and the store.
 int run_rank_main(int argc, char **argv);
