@@ -42,13 +42,13 @@ static struct device_flow_dispatch good(void) {
 }
 
 // A dispatch in the second place of a group that is open for it.
-static struct cuda_side *dispatch_second(void) {
+static struct cuda_open_op *dispatch_second(void) {
   struct device_ep_options options = wide();
   open_wide(&options);
   struct device_flow_dispatch f = good();
   f.place = 1;
   assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
-  return &ep->streams.sides[1];
+  return &ep->streams.open_ops[1];
 }
 
 static struct device_flow_combine good_combine(void) {
@@ -95,17 +95,17 @@ static void an_engine_has_room_for_two_operations(void **state) {
   assert_int_equal(ep->layout.max_tokens, 0); // control brings no rows
   const struct cuda_streams *s = &ep->streams;
   for (int i = 0; i < EP_DEPTH; i++) {
-    const struct cuda_route *there = s->sides[i].routing.route, *here = &s->sides[i].routing.arrays;
+    const struct cuda_route *there = s->open_ops[i].routing.route, *here = &s->open_ops[i].routing.arrays;
     assert_memory_equal(there, here, sizeof *there); // the fake's device memory is the host's
     assert_int_equal(here->max_rows, TOKENS * 8);
     memset(here->order, 1, (size_t)DEVICE_SEATS * CUDA_CHANNELS * s->flow.list * sizeof *here->order);
     memset(here->weight, 1, (size_t)here->max_rows * here->topk * sizeof *here->weight);
     memset(here->ways, 1, (size_t)TOKENS * here->topk * sizeof *here->ways);
   }
-  assert_ptr_not_equal(s->sides[0].op, s->sides[1].op);
+  assert_ptr_not_equal(s->open_ops[0].op, s->open_ops[1].op);
   options.max_rows = 100;
   open_wide(&options);
-  assert_int_equal(ep->streams.sides[1].routing.arrays.max_rows, 100);
+  assert_int_equal(ep->streams.open_ops[1].routing.arrays.max_rows, 100);
 }
 
 static void heads_of_streams_are_zeros_at_first(void **state) {
@@ -130,15 +130,15 @@ static void heads_of_streams_are_zeros_at_first(void **state) {
 
 static void a_dispatch_is_planned_agreed_on_and_moved(void **state) {
   (void)state;
-  const struct cuda_side *side = dispatch_second();
+  const struct cuda_open_op *open = dispatch_second();
   assert_string_equal(fake.order, "pcr");
   assert_int_equal(fake.blocks, 24);
   assert_true(fake.early);
-  assert_ptr_equal(fake.plan.route, side->routing.route);
-  assert_ptr_equal(fake.control.route, side->routing.route);
-  assert_ptr_equal(fake.rows.route, side->routing.route);
-  assert_ptr_equal(fake.control.op, side->op);
-  assert_ptr_equal(fake.rows.op, side->op);
+  assert_ptr_equal(fake.plan.route, open->routing.route);
+  assert_ptr_equal(fake.control.route, open->routing.route);
+  assert_ptr_equal(fake.rows.route, open->routing.route);
+  assert_ptr_equal(fake.control.op, open->op);
+  assert_ptr_equal(fake.rows.op, open->op);
   assert_int_equal(fake.plan.num_tokens, 3);
   assert_int_equal(fake.control.base.d.num_tokens, 0);
   assert_false(fake.control.keeps);
@@ -153,7 +153,7 @@ static void a_dispatch_is_planned_agreed_on_and_moved(void **state) {
   c.rows = ROWS;
   assert_int_equal(cuda_flow_combine(ep, &c, FAKE_STREAM, why), 0);
   assert_string_equal(fake.order, "pcrae");
-  assert_ptr_equal(fake.answers.op, side->op);
+  assert_ptr_equal(fake.answers.op, open->op);
   assert_ptr_equal(fake.end.missing, fake.answers.missing);
   assert_int_equal(fake.answers.rows, ROWS);
   assert_true(fake.answers.rank_major);
@@ -189,7 +189,7 @@ static void halves_launch_their_part(void **state) {
   assert_int_equal(fake.rows.halves, DEVICE_RECV);
   assert_ptr_equal(fake.rows.x, x); // its own rows come now
   assert_int_equal(fake.rows.shape.casts, CUDA_FP8);
-  assert_ptr_equal(fake.rows.op, ep->streams.sides[1].op);
+  assert_ptr_equal(fake.rows.op, ep->streams.open_ops[1].op);
   memset(fake.order, 0, sizeof fake.order);
   struct device_flow_combine c = good_combine();
   for (uint32_t halves = DEVICE_SEND; halves <= DEVICE_RECV; halves++) {
@@ -544,8 +544,8 @@ static void a_route_that_is_half_made_is_not_gone_by(void **state) {
 
 static void what_rows_did_is_in_the_record(void **state) {
   (void)state;
-  struct cuda_side *side = dispatch_second();
-  struct cuda_flow_op *op = side->op;
+  struct cuda_open_op *open = dispatch_second();
+  struct cuda_flow_op *op = open->op;
   struct device_record record;
   // Seats 5 and 2 are members 0 and 1; seat 5 was lost in mid-flow.
   *op = (struct cuda_flow_op){.op = 9, .count = 2, .seats = 1 << 5 | 1 << 2, .lost = 1 << 5, .by_rank = {5, 2}};
@@ -555,8 +555,8 @@ static void what_rows_did_is_in_the_record(void **state) {
   assert_int_equal(record.lost, 1);
   uint64_t missing[2000];
   for (uint32_t t = 0; t < 2000; t++) {
-    side->routing.arrays.seats[t] = t % 2 ? 1 << 5 : 1 << 5 | 1 << 2;
-    side->missing[t] = t % 3 ? 0 : 1 << 2;
+    open->routing.arrays.seats[t] = t % 2 ? 1 << 5 : 1 << 5 | 1 << 2;
+    open->missing[t] = t % 3 ? 0 : 1 << 2;
   }
   assert_int_equal(cuda_ep_missing(ep, 9, missing, 2000, why), 0);
   for (uint32_t t = 0; t < 2000; t++) {

@@ -38,7 +38,7 @@ struct cuda_routing {
 };
 
 // The data of an open operation of a group for throughput. The pointers are on the host; all data is on the device.
-struct cuda_side {
+struct cuda_open_op {
   struct cuda_flow_op *op;
   uint32_t *counts;  // [DEVICE_SEATS][E]
   uint64_t *missing; // [T]
@@ -51,7 +51,7 @@ struct cuda_streams {
   struct cuda_flow flow;
   uint64_t offset; // offset of the stream in a window
   void *memory;    // all of what follows
-  struct cuda_side sides[EP_DEPTH];
+  struct cuda_open_op open_ops[EP_DEPTH];
   uint32_t *plan_workspace, *rows_workspace;
 };
 

@@ -61,22 +61,22 @@ static int check_dispatch(struct device_ep *ep, const struct device_flow_dispatc
   return rc == 0 && receives ? cuda_check_arguments(ep, list, CUDA_COUNT(list), why) : rc;
 }
 
-static const struct cuda_routing *routing_of(const struct cuda_side *side, const struct device_route *route) {
-  return route ? &route->routing : &side->routing;
+static const struct cuda_routing *routing_of(const struct cuda_open_op *open, const struct device_route *route) {
+  return route ? &route->routing : &open->routing;
 }
 
-// Prepares the side of an operation that begins.
-static struct cuda_side *begin_side(struct device_ep *ep, uint32_t place, const struct device_route *route) {
-  struct cuda_side *side = &ep->streams.sides[place % EP_DEPTH];
-  side->seats = routing_of(side, route)->arrays.seats;
-  return side;
+// Prepares the data of an operation that begins.
+static struct cuda_open_op *begin_open_op(struct device_ep *ep, uint32_t place, const struct device_route *route) {
+  struct cuda_open_op *open = &ep->streams.open_ops[place % EP_DEPTH];
+  open->seats = routing_of(open, route)->arrays.seats;
+  return open;
 }
 
-static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_open_op *open,
                        uint32_t topk, void *stream, char *why) {
   struct cuda_plan_args args = {.state = ep->state,
-                                .route = routing_of(side, f->route)->route,
-                                .op = side->op,
+                                .route = routing_of(open, f->route)->route,
+                                .op = open->op,
                                 .flow = ep->streams.flow,
                                 .topk_idx = f->d.topk_idx,
                                 .num_tokens_at = f->d.num_tokens_at,
@@ -93,7 +93,7 @@ static int launch_plan(struct device_ep *ep, const struct device_flow_dispatch *
                        "cannot launch the plan of a dispatch", why);
 }
 
-static int launch_control(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+static int launch_control(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_open_op *open,
                           const struct device_route *route, struct cuda_control_args *args, void *stream, char *why) {
   args->base.state = ep->state;
   args->base.layout = ep->layout;
@@ -101,9 +101,9 @@ static int launch_control(struct device_ep *ep, const struct device_flow_dispatc
   args->base.members = ep->members;
   args->base.d = f->d;
   args->base.d.num_tokens = 0; // control has no rows
-  args->route = routing_of(side, route)->route;
-  args->op = side->op;
-  args->counts = side->counts;
+  args->route = routing_of(open, route)->route;
+  args->op = open->op;
+  args->counts = open->counts;
   args->stream = ep->streams.offset;
   args->experts = ep->options.experts_per_rank;
   args->by_experts = cuda_divisor_of(args->experts);
@@ -123,12 +123,12 @@ static bool clears_route(const struct device_flow_dispatch *f) {
   return f->route && !f->keeps && f->d.halves == DEVICE_RECV;
 }
 
-static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_open_op *open,
                        const struct cuda_row_shape *shape, uint32_t topk, bool plans, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
   const struct cuda_rows_args args = {.state = ep->state,
-                                      .route = routing_of(side, f->route)->route,
-                                      .op = side->op,
+                                      .route = routing_of(open, f->route)->route,
+                                      .op = open->op,
                                       .flow = ep->streams.flow,
                                       .shape = *shape,
                                       .topk = topk,
@@ -171,11 +171,11 @@ static int launch_rows(struct device_ep *ep, const struct device_flow_dispatch *
 }
 
 // Launches after the rows: the notification of the result, and the lists of a route that the rows fill.
-static int launch_notify(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_side *side,
+static int launch_notify(struct device_ep *ep, const struct device_flow_dispatch *f, const struct cuda_open_op *open,
                          uint32_t topk, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
   bool fills = f->route && !f->keeps;
-  struct cuda_notify_args notify = {.op = side->op, .filled = fills ? f->route->filled : NULL};
+  struct cuda_notify_args notify = {.op = open->op, .filled = fills ? f->route->filled : NULL};
   notify.base.state = ep->state;
   notify.base.layout = ep->layout;
   notify.base.capacity = ep->options.capacity;
@@ -200,7 +200,7 @@ static int launch_notify(struct device_ep *ep, const struct device_flow_dispatch
 
 static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispatch *f, void *stream, char *why) {
   const struct device_dispatch *d = &f->d;
-  const struct cuda_side *side = begin_side(ep, f->place, f->route);
+  const struct cuda_open_op *open = begin_open_op(ep, f->place, f->route);
   uint32_t topk = d->topk ? d->topk : ep->options.topk;
   int dtype = d->dtype ? d->dtype : ep->options.dtype;
   struct cuda_row_shape shape = shape_of(ep, f, dtype);
@@ -210,7 +210,7 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
   if (rc == 0 && f->keeps)
     rc = cuda_check_route(f->route, why);
   if (rc == 0 && plans)
-    rc = launch_plan(ep, f, side, topk, stream, why);
+    rc = launch_plan(ep, f, open, topk, stream, why);
   uint32_t form = cuda_flow_form((uint32_t)dtype, topk, shape.value_bytes, shape.scale_words);
   // A kernel starts while the one ahead runs, if there is nothing else between them in the stream.
   struct cuda_control_args control = {.form = form,
@@ -221,13 +221,13 @@ static int launch_dispatch(struct device_ep *ep, const struct device_flow_dispat
                                       .layout = layout_of(f),
                                       .alignment = f->alignment ? f->alignment : 1};
   if (rc == 0)
-    rc = launch_control(ep, f, side, f->route, &control, stream, why);
+    rc = launch_control(ep, f, open, f->route, &control, stream, why);
   if (rc == 0 && rows && clears_route(f))
     rc = cuda_clear_route(f->route, stream, why);
   if (rc == 0 && rows)
-    rc = launch_rows(ep, f, side, &shape, topk, plans, stream, why);
+    rc = launch_rows(ep, f, open, &shape, topk, plans, stream, why);
   if (rc == 0 && rows)
-    rc = launch_notify(ep, f, side, topk, stream, why);
+    rc = launch_notify(ep, f, open, topk, stream, why);
   return rc;
 }
 
@@ -266,7 +266,7 @@ static int check_combine(struct device_ep *ep, const struct device_flow_combine 
 // A combine with a route is an operation of its own, whose headers announce no rows.
 static int launch_begin(struct device_ep *ep, const struct device_flow_combine *f, uint32_t topk, void *stream,
                         char *why) {
-  const struct cuda_side *side = begin_side(ep, f->place, f->route);
+  const struct cuda_open_op *open = begin_open_op(ep, f->place, f->route);
   const struct device_flow_dispatch begin = {.d = {.halves = DEVICE_SEND | DEVICE_RECV,
                                                    .kind = 1,
                                                    .masked = f->masked,
@@ -280,7 +280,7 @@ static int launch_begin(struct device_ep *ep, const struct device_flow_combine *
       .layout = WEFT_EP_RANK_MAJOR,
       .alignment = 1,
   };
-  return launch_control(ep, &begin, side, f->route, &control, stream, why);
+  return launch_control(ep, &begin, open, f->route, &control, stream, why);
 }
 
 // Whether `size` bytes lie in this rank's zero-copy memory.
@@ -300,14 +300,14 @@ static struct cuda_zero_copy zero_copy_of(const struct device_ep *ep, const stru
   return (struct cuda_zero_copy){ep->options.zero_copy, ep->options.zero_copy_bytes, lie};
 }
 
-static int launch_answers(struct device_ep *ep, const struct device_flow_combine *f, const struct cuda_side *side,
+static int launch_answers(struct device_ep *ep, const struct device_flow_combine *f, const struct cuda_open_op *open,
                           uint32_t topk, void *stream, char *why) {
   const struct device_combine *c = &f->c;
   bool coded = (c->dtype ? c->dtype : ep->options.combine_dtype) == CUDA_COMBINE_LOGFMT10;
   bool by_expert = !f->packed && !c->rank_major; // so many rows for each expert
   const struct cuda_answers_args args = {.state = ep->state,
-                                         .route = routing_of(side, f->route)->arrays,
-                                         .op = side->op,
+                                         .route = routing_of(open, f->route)->arrays,
+                                         .op = open->op,
                                          .flow = ep->streams.flow,
                                          .topk = topk,
                                          .ranks = __atomic_load_n(&ep->ranks, __ATOMIC_RELAXED),
@@ -325,13 +325,13 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
                                          .bias = {f->bias[0], f->bias[1]},
                                          .out = c->out,
                                          .out_weights = f->out_weights,
-                                         .missing = side->missing,
+                                         .missing = open->missing,
                                          .zero_copy = zero_copy_of(ep, f, topk, coded)};
   const struct cuda_end_args end = {.state = ep->state,
                                     .layout = ep->layout,
-                                    .route = routing_of(side, f->route)->route,
-                                    .op = side->op,
-                                    .missing = side->missing,
+                                    .route = routing_of(open, f->route)->route,
+                                    .op = open->op,
+                                    .missing = open->missing,
                                     .halves = c->halves,
                                     .topk = topk,
                                     .keeps = c->keeps,
@@ -343,7 +343,7 @@ static int launch_answers(struct device_ep *ep, const struct device_flow_combine
 }
 
 int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *f, void *stream, char *why) {
-  const struct cuda_side *side = &ep->streams.sides[f->place % EP_DEPTH];
+  const struct cuda_open_op *open = &ep->streams.open_ops[f->place % EP_DEPTH];
   uint32_t topk = f->c.topk ? f->c.topk : ep->options.topk;
   struct cuda_guard guard;
   int rc = cuda_enter_stream(ep, stream, &guard, why);
@@ -356,7 +356,7 @@ int cuda_flow_combine(struct device_ep *ep, const struct device_flow_combine *f,
   if (rc == 0 && f->begins)
     rc = launch_begin(ep, f, topk, stream, why);
   if (rc == 0)
-    rc = launch_answers(ep, f, side, topk, stream, why);
+    rc = launch_answers(ep, f, open, topk, stream, why);
   rc = cuda_launched_all(ep, before, NULL, rc, stream, why);
   cuda_leave(&guard);
   return rc;

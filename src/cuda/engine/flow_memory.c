@@ -50,11 +50,11 @@ static uint64_t place_sides(struct device_ep *ep, char *base) {
   const struct device_ep_options *o = &ep->options;
   uint64_t at = 0;
   for (int i = 0; i < EP_DEPTH; i++) {
-    struct cuda_side *side = &s->sides[i];
-    side->op = cut(base, &at, sizeof *side->op);
-    side->counts = cut(base, &at, (uint64_t)DEVICE_SEATS * o->experts_per_rank * sizeof *side->counts);
-    side->missing = cut(base, &at, o->max_tokens * sizeof *side->missing);
-    at += aligned(cuda_place_routing(&side->routing, &s->flow, o->max_tokens, cuda_max_rows(o), o->topk,
+    struct cuda_open_op *open = &s->open_ops[i];
+    open->op = cut(base, &at, sizeof *open->op);
+    open->counts = cut(base, &at, (uint64_t)DEVICE_SEATS * o->experts_per_rank * sizeof *open->counts);
+    open->missing = cut(base, &at, o->max_tokens * sizeof *open->missing);
+    at += aligned(cuda_place_routing(&open->routing, &s->flow, o->max_tokens, cuda_max_rows(o), o->topk,
                                      base ? base + at : NULL));
   }
   s->plan_workspace = cut(base, &at, cuda_plan_workspace(&s->flow, ep->blocks));
@@ -78,6 +78,6 @@ int cuda_open_streams(struct device_ep *ep, char *why) {
   const struct device_window own = {.memory = ep->area, .size = ep->window};
   rc = cuda_flow_clear(ep, &own, why);
   for (int i = 0; i < EP_DEPTH && rc == 0; i++)
-    rc = cuda_write_routing(ep->device, &s->sides[i].routing, why);
+    rc = cuda_write_routing(ep->device, &s->open_ops[i].routing, why);
   return rc;
 }

@@ -61,7 +61,7 @@ struct cuda_route {
 enum cuda_ready { CUDA_READY_NOTHING, CUDA_READY_SENDING, CUDA_READY_ALL };
 
 // The result of control for one operation. The control kernel writes it, and the later kernels for rows and answers
-// read it. There are two of them, for the two operations that may be open (struct cuda_side).
+// read it. There are two of them, for the two operations that may be open (struct cuda_open_op).
 struct cuda_flow_op {
   uint64_t op; // its number
   // number of its next combine: op * EP_MAX_COMBINES, plus 1 for each combine that left the operation open
