@@ -74,11 +74,11 @@ int weft_ep_route_create(weft_ep_t *ep, const struct weft_ep_route_options *give
 void weft_ep_route_free(weft_ep_route_t *route) {
   if (!route)
     return;
-  bool linked = route->ep && !forked_since(route->opened);
-  if (linked && route->users > 0)
+  bool is_listed = route->ep && !forked_since(route->opened);
+  if (is_listed && route->users > 0)
     route->freed = true; // the last operation that needs it frees it when it ends
   else
-    ep_route_destroy(route, linked);
+    ep_route_destroy(route, is_listed);
 }
 
 // --- what it knows ---
@@ -104,9 +104,9 @@ int weft_ep_route_get_arrays(weft_ep_route_t *route, struct weft_ep_route_arrays
 }
 
 int weft_ep_route_await(weft_ep_route_t *route, struct weft_ep_route_info *info, uint32_t timeout_ms) {
-  struct weft_ep_route_info copy, unwanted = WEFT_EP_ROUTE_INFO_INIT;
+  struct weft_ep_route_info copy, ignored = WEFT_EP_ROUTE_INFO_INIT;
   int rc = ep_route_check(route, "route_await");
-  info = info ? info : &unwanted;
+  info = info ? info : &ignored;
   struct weft_ep_route_info *out = rc == 0 ? EP_OUTPUT_ROUTE_INFO(info, &copy, &rc) : NULL;
   if (rc == 0)
     rc = route->engine->route_await(route, out, timeout_ms);

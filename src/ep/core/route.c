@@ -30,8 +30,8 @@ static void unlink_route(weft_ep_route_t *route) {
   *at = route->next;
 }
 
-void ep_route_destroy(weft_ep_route_t *route, bool linked) {
-  if (linked)
+void ep_route_destroy(weft_ep_route_t *route, bool is_listed) {
+  if (is_listed)
     unlink_route(route);
   route->engine->route_free(route);
   free(route);

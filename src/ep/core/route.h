@@ -33,8 +33,8 @@ int ep_route_check_of(const weft_ep_t *ep, const weft_ep_route_t *route, const c
 // Counts the operations that need the route. The last ep_route_unuse() frees it if the caller has freed it. [owner]
 void ep_route_use(weft_ep_route_t *route);
 void ep_route_unuse(weft_ep_route_t *route);
-// Frees the route; `linked`: it is in the list of its group. [owner]
-void ep_route_destroy(weft_ep_route_t *route, bool linked);
+// Frees the route; `is_listed`: it is in the list of its group. [owner]
+void ep_route_destroy(weft_ep_route_t *route, bool is_listed);
 // The group is closed: calls with its routes return CLOSED from here on, until the caller frees the routes. [owner]
 void ep_routes_close(weft_ep_t *ep);
 

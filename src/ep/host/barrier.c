@@ -36,14 +36,14 @@ static int check_kinds(const struct ep_op *op) {
 int ep_host_barrier(weft_ep_t *ep) {
   struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   uint64_t number;
-  int rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_BARRIER, &number) : 0;
+  int rc = ep->host->interrupted ? ep_op_resumes(ep, EP_KIND_BARRIER, &number) : 0;
   if (rc == 0)
     rc = ep_send(ep, &none, EP_KIND_BARRIER, EP_SEND_WHOLE, &number);
   if (rc < 0)
     return rc;
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
   rc = ep_receive(ep, op, NULL, NULL);
-  ep->host->halfway = rc == WEFT_ERR_CANCELED ? number + 1 : 0;
+  ep->host->interrupted = rc == WEFT_ERR_CANCELED ? number + 1 : 0;
   if (rc != 0)
     return rc;
   rc = check_kinds(op);

@@ -196,9 +196,9 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
     rc = ep_combine_check(op, args, "combine_recv");
   if (rc != 0)
     return rc;
-  struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT;
+  struct weft_ep_result ignored = WEFT_EP_RESULT_INIT;
   if (!result)
-    result = &unwanted;
+    result = &ignored;
   result->num_missing = 0;
   if (!(ep->layout.flows ? ep_flow_combine(ep, op, args) : receive_all(ep, op, args->out_weights != NULL)))
     return ep_canceled("combine_recv");
@@ -226,12 +226,12 @@ int ep_host_combine_recv(weft_ep_t *ep, uint64_t number, const struct weft_ep_co
 int ep_host_combine(weft_ep_t *ep, uint64_t number, const struct weft_ep_combine_args *args,
                     struct weft_ep_result *result) {
   struct ep_op *op = &ep->host->ops[number % EP_DEPTH];
-  bool resumes = op->halfway && op->state == EP_OP_ANSWERED && op->number == number;
+  bool resumes = op->combine_interrupted && op->state == EP_OP_ANSWERED && op->number == number;
   bool flows = ep->layout.flows && !(op->placed && op->state == EP_OP_RECEIVED); // placed answers lie in the windows
   int rc = resumes ? 0 : flows ? ep_combine_begin_flow(ep, number, args) : ep_combine_send(ep, number, args, true);
   if (rc == 0) {
     rc = ep_host_combine_recv(ep, number, args, result);
-    op->halfway = rc == WEFT_ERR_CANCELED;
+    op->combine_interrupted = rc == WEFT_ERR_CANCELED;
   }
   ep_zero_copy_wait(ep);
   return rc;

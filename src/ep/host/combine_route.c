@@ -42,13 +42,13 @@ static int begin_combine(weft_ep_t *ep, weft_ep_route_t *route, const struct wef
   if (rc == 0)
     rc = check_combine(route->kept, args);
   if (rc == 0)
-    rc = host->halfway ? ep_op_resumes(ep, EP_KIND_COMBINE, number) : 0;
+    rc = host->interrupted ? ep_op_resumes(ep, EP_KIND_COMBINE, number) : 0;
   if (rc == 0)
     rc = ep_send(ep, &none, EP_KIND_COMBINE, EP_SEND_WHOLE, number);
   if (rc < 0)
     return rc;
   rc = ep_receive(ep, &host->ops[*number % EP_DEPTH], NULL, NULL);
-  host->halfway = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;
+  host->interrupted = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;
   return rc;
 }
 

@@ -239,12 +239,12 @@ int ep_host_dispatch(weft_ep_t *ep, const struct weft_ep_dispatch_args *args, co
     return rc;
   bool flows = ep->layout.flows && !recv->rows_at;
   ep->holds = true; // handing the network over between the two halves would wake the net thread for nothing
-  rc = ep->host->halfway ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
+  rc = ep->host->interrupted ? ep_op_resumes(ep, EP_KIND_DISPATCH, number) : 0;
   if (rc == 0)
     rc = ep_send(ep, args, EP_KIND_DISPATCH, flows ? EP_SEND_FLOW : EP_SEND_WHOLE, number);
   if (rc >= 0) {
     rc = ep_host_dispatch_recv(ep, *number, recv, info);
-    ep->host->halfway = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;
+    ep->host->interrupted = rc == WEFT_ERR_CANCELED ? *number + 1 : 0;
   }
   ep_zero_copy_wait(ep);
   ep->holds = false;

@@ -188,7 +188,7 @@ static void begin(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_dispatch
   op->num_tokens = num_tokens;
   op->topk = args->topk ? args->topk : ep->layout.topk;
   op->has_weights = args->topk_weights != NULL || num_tokens == 0;
-  op->in_place = op->placed = op->halfway = op->flowing = op->combining = false;
+  op->in_place = op->placed = op->combine_interrupted = op->flowing = op->combining = false;
   op->sent = op->answered = op->rows_written = op->peers_done = 0;
   op->round = 0;
   op->dispatch_wire_bytes = op->combine_wire_bytes = op->logical_selections = 0;

@@ -121,10 +121,10 @@ static void release(weft_ep_t *ep, struct ep_op *op) {
 }
 
 static bool add_some(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_combine_args *args) {
-  struct weft_ep_result unwanted = WEFT_EP_RESULT_INIT; // ep_list_missing() fills the list when everything is known
+  struct weft_ep_result ignored = WEFT_EP_RESULT_INIT; // ep_list_missing() fills the list when everything is known
   uint32_t first = op->next_sum, end = first + SUMS_AT_ONCE < op->num_tokens ? first + SUMS_AT_ONCE : op->num_tokens;
   for (; op->next_sum < end && !first_unknown(ep, op, op->next_sum); op->next_sum++)
-    ep_sum_token(ep, op, op->next_sum, args, &unwanted);
+    ep_sum_token(ep, op, op->next_sum, args, &ignored);
   if (op->next_sum > first)
     release(ep, op);
   return op->next_sum > first;

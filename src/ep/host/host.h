@@ -27,7 +27,7 @@ struct ep_member {
   uint8_t kind;         // of its operation, enum ep_kind
   uint8_t answer_type;  // type of the rows that it answered with, enum weft_ep_combine_dtype
   uint32_t route_rows;  // rows of ours that it has kept with the route that it uses
-  bool unwanted;        // with a route: its rows are not those that the route brought, and are not accepted
+  bool wrong_count;     // with a route: it sent another number of rows than the route has, and they are not accepted
   uint32_t answered;    // rows of ours that it answered and that were accepted; if it is lost, the others are missing
   // Rows that flow in pieces (THROUGHPUT). Pieces of the dispatch: sent to it, and laid out from it. Pieces of the
   // current combine: sent to it, found here, and released.
@@ -83,16 +83,16 @@ struct ep_op {
   uint32_t num_members;
   struct ep_once *groups; // [capacity] by ep_member.group - 1
   uint32_t num_groups;
-  uint32_t self;        // index of this rank in members
-  uint32_t sent;        // SENDING: how many of the members behind this rank everything was sent to
-  uint32_t answered;    // RECEIVED, and a combine was interrupted: the number of members that were answered, plus one
-  bool halfway;         // weft_ep_combine() was interrupted in its second half
-  bool whole;           // all rows to a member go in one piece, since one call sends and another one receives
-  bool flowing;         // THROUGHPUT: all headers have arrived, and rows are being laid out, or were laid out
-  bool combining;       // THROUGHPUT: answers are being received
-  bool whole_answers;   // THROUGHPUT: this rank's answers to each member go in one piece
-  uint64_t lowest_mark; // of the members whose dispatch arrived
-  uint32_t next_sum;    // combine: the token to sum next
+  uint32_t self;     // index of this rank in members
+  uint32_t sent;     // SENDING: how many of the members behind this rank everything was sent to
+  uint32_t answered; // RECEIVED, and a combine was interrupted: the number of members that were answered, plus one
+  bool combine_interrupted; // weft_ep_combine() was interrupted in its second half
+  bool whole;               // all rows to a member go in one piece, since one call sends and another one receives
+  bool flowing;             // THROUGHPUT: all headers have arrived, and rows are being laid out, or were laid out
+  bool combining;           // THROUGHPUT: answers are being received
+  bool whole_answers;       // THROUGHPUT: this rank's answers to each member go in one piece
+  uint64_t lowest_mark;     // of the members whose dispatch arrived
+  uint32_t next_sum;        // combine: the token to sum next
   uint32_t rows_written, peers_done; // for the fault hook
   struct ep_input input;
 
@@ -173,10 +173,10 @@ static inline struct ep_batch ep_batch_of(const struct ep_layout *layout, uint64
 
 struct ep_host {
   struct ep_op ops[EP_DEPTH];
-  uint64_t halfway;   // operation, plus one, whose weft_ep_dispatch() or barrier was interrupted in its second half
-  uint64_t shared;    // pieces written so far for ranks that share rows: link->sent_once
-  uint32_t named;     // how many of the rows that were checked last lie in the window of another rank
-  uint64_t combining; // operation, plus one, of a combine by a route, interrupted after its headers had arrived,
+  uint64_t interrupted; // operation, plus one, whose weft_ep_dispatch() or barrier was interrupted in its second half
+  uint64_t shared;      // pieces written so far for ranks that share rows: link->sent_once
+  uint32_t named;       // how many of the rows that were checked last lie in the window of another rank
+  uint64_t combining;   // operation, plus one, of a combine by a route, interrupted after its headers had arrived,
   const weft_ep_route_t *combines_by; // and its route
   uint8_t *heads;                     // [M] row headers of the member whose rows are being laid out
   struct ep_places places;

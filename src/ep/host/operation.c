@@ -144,15 +144,15 @@ int ep_op_find(weft_ep_t *ep, uint64_t number, enum ep_op_state state, const cha
 }
 
 int ep_op_resumes(weft_ep_t *ep, enum ep_kind kind, uint64_t *number) {
-  uint64_t halfway = ep->host->halfway;
-  if (halfway == 0)
+  uint64_t interrupted = ep->host->interrupted;
+  if (interrupted == 0)
     return 0;
-  const struct ep_op *op = &ep->host->ops[(halfway - 1) % EP_DEPTH];
-  bool open = op->state == EP_OP_SENT && op->number == halfway - 1; // otherwise dispatch_recv has ended it
+  const struct ep_op *op = &ep->host->ops[(interrupted - 1) % EP_DEPTH];
+  bool open = op->state == EP_OP_SENT && op->number == interrupted - 1; // otherwise dispatch_recv has ended it
   if (open && op->kind != kind)
     return ep_fail_interrupted(op);
-  ep->host->halfway = 0;
-  *number = halfway - 1;
+  ep->host->interrupted = 0;
+  *number = interrupted - 1;
   return open;
 }
 

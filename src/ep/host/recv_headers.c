@@ -37,7 +37,7 @@ static void restart(weft_ep_t *ep, struct ep_op *op, struct receiving *receiving
     member->rows_in = i == op->self ? member->rows_out : 0;
     member->last_in = -1;
     member->pieces_in = member->rows_laid = member->rows_own = 0;
-    member->unwanted = false;
+    member->wrong_count = false;
     if (!member->sent && !member->lost && !receiving->interrupted)
       receiving->interrupted = !ep_send_empty(ep, op, member, receiving->deadline_ns);
     receiving->pending += !member->received && !member->lost;

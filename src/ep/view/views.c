@@ -3,11 +3,11 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-enum linked { LINKED, NOT_LINKED, LINKING };
+enum link_progress { LINKED, NOT_LINKED, LINKING };
 
 // LINKED: there is or was a link to that incarnation. LINKING: a handshake with it is in progress, and the peer may
 // have completed it already. Call with links.lock held, so that no link in the table is freed.
-static enum linked linked(weft_ep_t *ep, const struct group_member *member) {
+static enum link_progress progress_of(weft_ep_t *ep, const struct group_member *member) {
   const struct ep_links *links = &ep->links;
   struct ep_link *link = atomic_load(&links->by_rank[member->rank]);
   if (member->rank == ep->rank || (link && link->incarnation == member->incarnation))
@@ -19,12 +19,12 @@ static enum linked linked(weft_ep_t *ep, const struct group_member *member) {
 
 // A view without this rank needs no links of it. Otherwise a leaver that never receives the first view without it would
 // delay all later views, which have joiners to which it has no links.
-static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
-  enum linked all = LINKED;
+static enum link_progress progress_of_all(weft_ep_t *ep, const struct group_view *view) {
+  enum link_progress all = LINKED;
   if (!group_view_has(view, ep->rank, ep->incarnation))
     return LINKED;
   for (uint32_t i = 0; i < view->count; i++) {
-    enum linked one = linked(ep, &view->members[i]);
+    enum link_progress one = progress_of(ep, &view->members[i]);
     if (one > all)
       all = one;
   }
@@ -38,13 +38,13 @@ static enum linked linked_to_all(weft_ep_t *ep, const struct group_view *view) {
 void ep_views_update_ready(weft_ep_t *ep) {
   pthread_mutex_lock(&ep->lock);
   pthread_mutex_lock(&ep->links.lock);
-  enum linked all = LINKED;
+  enum link_progress all = LINKED;
   bool own = atomic_load(&ep->ready) > 0;
   for (uint32_t i = 0; i < ep->num_views && all != LINKING; i++) {
     own = own || group_view_has(ep->views[i], ep->rank, ep->incarnation);
     if (!own || ep->views[i]->epoch <= atomic_load(&ep->ready))
       continue;
-    all = linked_to_all(ep, ep->views[i]);
+    all = progress_of_all(ep, ep->views[i]);
     if (all == LINKED)
       atomic_store(&ep->ready, ep->views[i]->epoch);
   }

@@ -236,13 +236,13 @@ static int name_members(int rc, const struct group_view *view, uint64_t bits, co
 
 int ep_gpu_check_barrier(weft_ep_t *ep, struct gpu_op *op) {
   struct device_record record;
-  struct weft_ep_info unwanted = WEFT_EP_INFO_INIT;
+  struct weft_ep_info ignored = WEFT_EP_INFO_INIT;
   char begin[96];
   int rc = get_record(ep, op, ep_gpu_wait_limit_ms(ep), &record);
   if (rc != 0)
     return fail_context(rc, "barrier");
   const struct group_view *view = ep_gpu_view(ep, record.epoch);
-  fill_info(ep, op, &record, view, &unwanted);
+  fill_info(ep, op, &record, view, &ignored);
   if (record.other_kinds != 0) {
     snprintf(begin, sizeof begin, "barrier: a dispatch, and not a barrier, is operation %llu of",
              (unsigned long long)record.op);

@@ -190,10 +190,10 @@ uint64_t ep_kept_rows_of(const struct ep_op *op, const struct ep_member *member)
 
 // --- what comes ---
 
-// Unwanted rows that flow are received all the same, since their sender waits for that.
+// Rows of a wrong count that flow are received all the same, since their sender waits for that.
 void ep_kept_announced(const weft_ep_t *ep, const struct ep_op *op, struct ep_member *member, uint32_t count) {
-  member->unwanted = count != ep_kept_rows_of(op, member);
-  if (member->unwanted && !ep->layout.flows)
+  member->wrong_count = count != ep_kept_rows_of(op, member);
+  if (member->wrong_count && !ep->layout.flows)
     member->rows_in = 0;
 }
 
@@ -223,7 +223,7 @@ static uint32_t source_index(const struct ep_kept *kept, const struct ep_member 
 
 // Whether rows of the member will arrive.
 static bool brings_rows(const struct ep_member *member) {
-  return member->received && member->rows_in > 0 && !member->unwanted;
+  return member->received && member->rows_in > 0 && !member->wrong_count;
 }
 
 int ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep_batch *batch,
@@ -237,7 +237,7 @@ int ep_kept_lay(weft_ep_t *ep, struct ep_op *op, uint32_t index, const struct ep
 void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t laid,
                       const struct weft_ep_recv_args *recv) {
   const struct ep_member *member = &op->members[index];
-  if (!member->unwanted && member->rows_in > 0)
+  if (!member->wrong_count && member->rows_in > 0)
     ep_rows_lay_none(ep, op, source_index(op->route->kept, member), member->rank, laid, member->rows_in, recv);
 }
 
@@ -303,7 +303,7 @@ void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
   if (op->kind == EP_KIND_COMBINE)
     load(ep, op);
   for (uint32_t i = 0; op->kind == EP_KIND_DISPATCH && i < op->num_members; i++)
-    if (op->members[i].unwanted)
+    if (op->members[i].wrong_count)
       op->members[i].rows_in = 0; // and this member is not answered
   if (ep_op_keeps(op))
     drop_refused(op);
