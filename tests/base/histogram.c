@@ -15,7 +15,7 @@ static int compare(const void *a, const void *b) {
 
 // The smallest value that `percent` of the values do not exceed.
 static uint64_t exact(const uint64_t *sorted, double percent) {
-  double place = ceil(percent / 100.0 * VALUES);
+  double place = ceil(percent * VALUES / 100.0 - 1e-6); // such percents are no exact doubles
   return sorted[place < 1.0 ? 0 : (size_t)place - 1];
 }
 
@@ -67,6 +67,21 @@ static void small_values_are_exact(void **state) {
   free(histogram);
 }
 
+// One of a thousand values is beyond p99.9, and nothing of a hundred.
+static void percents_that_are_no_doubles(void **state) {
+  (void)state;
+  for (uint64_t count = 100; count <= 100000; count *= 10) {
+    struct histogram *histogram = calloc(1, sizeof *histogram);
+    assert_non_null(histogram);
+    uint64_t beyond = count / 1000;
+    for (uint64_t i = 0; i < count; i++)
+      histogram_add(histogram, i < count - beyond ? 1 : 50);
+    assert_int_equal(histogram_percentile(histogram, 99.9), 1);
+    assert_int_equal(histogram_percentile(histogram, 99.91), beyond > 0 ? 50 : 1);
+    free(histogram);
+  }
+}
+
 static void the_largest_and_smallest_values_have_a_bucket(void **state) {
   (void)state;
   struct histogram *histogram = calloc(1, sizeof *histogram);
@@ -102,6 +117,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(percentiles_are_within_half_a_bucket_of_the_exact_ones),
       cmocka_unit_test(small_values_are_exact),
+      cmocka_unit_test(percents_that_are_no_doubles),
       cmocka_unit_test(the_largest_and_smallest_values_have_a_bucket),
       cmocka_unit_test(an_empty_one_answers_zero),
       cmocka_unit_test(a_single_value_is_every_percentile),

@@ -38,7 +38,8 @@ double histogram_mean(const struct histogram *histogram) {
 uint64_t histogram_percentile(const struct histogram *histogram, double percent) {
   if (histogram->count == 0)
     return 0;
-  double wanted = ceil(percent / 100.0 * (double)histogram->count);
+  // 99.9 % of 1,000 values are 999 of them, though 99.9 is no number that a double can have.
+  double place = percent * (double)histogram->count / 100.0, wanted = ceil(place * (1 - 1e-12));
   uint64_t target = wanted < 1.0 ? 1 : (uint64_t)wanted;
   uint64_t seen = 0;
   for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
