@@ -82,8 +82,13 @@ struct figures_row *figures_add_row(struct figures *figures, json_t *keys, uint3
 struct figure *figures_add(struct figures_row *row, const char *name, const char *unit, enum figure_better better,
                            double value);
 // Adds a figure in microseconds from durations in nanoseconds: mean and exact percentiles by nearest rank, and samples
-// (all, or evenly chosen ones, in the order given). It does not change `samples`. NULL: memory ran out.
+// (all, or one of each of FIGURES_MAX_SAMPLES equal parts, in the order given). It does not change `samples`. NULL:
+// memory ran out.
 struct figure *figures_add_times(struct figures_row *row, const char *name, const uint64_t *samples, size_t count);
+// The place of the measurement that stands for part `part` of `parts` equal parts of `count` measurements; count >=
+// parts > `part`. The place within a part differs from part to part: if several ranks, or several slots of a ring, take
+// turns in the measurements, equal steps might select those of only one of them.
+size_t figures_place(size_t part, size_t parts, size_t count);
 // Adds a bound, or updates the bound of that name. NOMEM.
 int figures_add_bound(struct figures *figures, const char *name, double value, bool measured, const char *detail);
 

@@ -28,11 +28,17 @@ static void describe(struct figure *figure, const uint64_t *sorted, size_t count
   figure->max = (double)sorted[count - 1] / 1e3;
 }
 
+size_t figures_place(size_t part, size_t parts, size_t count) {
+  size_t from = part * count / parts, size = (part + 1) * count / parts - from;
+  uint32_t within = (uint32_t)part * UINT32_C(0x9e3779b9); // 2^32 by the golden ratio: such multiples are spread evenly
+  return from + (size_t)((uint64_t)within * size >> 32);
+}
+
 static int keep_samples(struct figure *figure, const uint64_t *samples, size_t count) {
   size_t kept = count < FIGURES_MAX_SAMPLES ? count : FIGURES_MAX_SAMPLES;
   figure->samples = json_array();
   for (size_t i = 0; figure->samples && i < kept; i++) {
-    double us = (double)samples[i * count / kept] / 1e3;
+    double us = (double)samples[figures_place(i, kept, count)] / 1e3;
     if (json_array_append_new(figure->samples, json_real(digits_rounded(us))))
       return fail(WEFT_ERR_NOMEM, "no memory for the results");
   }

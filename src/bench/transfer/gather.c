@@ -20,7 +20,7 @@ static json_t *pack_times(const uint64_t *values, size_t count, size_t most) {
   size_t kept = count < most ? count : most;
   json_t *list = json_array();
   for (size_t i = 0; i < kept; i++)
-    json_array_append_new(list, json_integer((json_int_t)values[i * count / kept]));
+    json_array_append_new(list, json_integer((json_int_t)values[figures_place(i, kept, count)]));
   return list;
 }
 
