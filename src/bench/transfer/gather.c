@@ -65,34 +65,60 @@ static int64_t number(const json_t *said, const char *name) {
   return json_integer_value(json_object_get(said, name));
 }
 
-static int add_times(uint64_t **values, size_t *count, const json_t *list, const uint64_t *own, size_t num_own) {
-  size_t more = own ? num_own : json_array_size(list);
-  uint64_t *longer = realloc(*values, (*count + more + 1) * sizeof *longer);
-  if (!longer)
-    return fail(WEFT_ERR_NOMEM, "no memory for the times of all workers");
-  *values = longer;
-  for (size_t i = 0; i < more; i++)
-    longer[(*count)++] = own ? own[i] : (uint64_t)json_integer_value(json_array_get(list, i));
+static int no_memory(void) {
+  return fail(WEFT_ERR_NOMEM, "no memory for the times of all workers");
+}
+
+// Copies the times of the only initiator, which is this worker.
+static int copy_times(uint64_t **values, size_t *count, const uint64_t *own, size_t num_own) {
+  *values = malloc((num_own + 1) * sizeof **values);
+  if (!*values)
+    return no_memory();
+  memcpy(*values, own, num_own * sizeof *own);
+  *count = num_own;
   return 0;
 }
 
-// Appends one initiator's times to those of the others. `own`: NULL, or the complete times of the only initiator, which
-// is this worker.
-static int add_worker(struct transfer_times *all, const json_t *said, const struct transfer_times *own) {
-  size_t num_transfer = all->num_post;
-  int err = add_times(&all->latency, &all->count, json_object_get(said, "latency"), own ? own->latency : NULL,
-                      own ? own->count : 0);
+int transfer_gather_merge(uint64_t **values, size_t *count, json_t *const *said, uint32_t size, const char *name) {
+  size_t sum = 0, most = 0;
+  *count = 0;
+  for (uint32_t rank = 0; rank < size; rank++) {
+    size_t own = json_array_size(json_object_get(said[rank], name));
+    sum += own;
+    most = own > most ? own : most;
+  }
+  *values = malloc((sum + 1) * sizeof **values);
+  if (!*values)
+    return no_memory();
+  for (size_t i = 0; i < most; i++)
+    for (uint32_t rank = 0; rank < size; rank++) {
+      const json_t *list = json_object_get(said[rank], name);
+      if (i < json_array_size(list))
+        (*values)[(*count)++] = (uint64_t)json_integer_value(json_array_get(list, i));
+    }
+  return 0;
+}
+
+static int copy_own(struct transfer_times *all, const struct transfer_times *own) {
+  size_t num_transfer;
+  int err = copy_times(&all->latency, &all->count, own->latency, own->count);
   if (!err)
-    err = add_times(&all->transfer, &num_transfer, json_object_get(said, "transfer"), own ? own->transfer : NULL,
-                    own ? own->num_post : 0);
+    err = copy_times(&all->transfer, &num_transfer, own->transfer, own->num_post);
   if (!err)
-    err = add_times(&all->post, &all->num_post, json_object_get(said, "post"), own ? own->post : NULL,
-                    own ? own->num_post : 0);
+    err = copy_times(&all->post, &all->num_post, own->post, own->num_post);
+  return err ? err : copy_times(&all->prep, &all->num_prep, own->prep, own->num_prep);
+}
+
+static int merge_all(struct transfer_times *all, json_t *const *said, uint32_t size) {
+  size_t num_transfer = 0;
+  int err = transfer_gather_merge(&all->latency, &all->count, said, size, "latency");
+  if (!err)
+    err = transfer_gather_merge(&all->transfer, &num_transfer, said, size, "transfer");
+  if (!err)
+    err = transfer_gather_merge(&all->post, &all->num_post, said, size, "post");
   if (!err && num_transfer != all->num_post)
     err = fail(WEFT_ERR_PROTOCOL, "the lists of times of a worker differ in length");
-  return err ? err
-             : add_times(&all->prep, &all->num_prep, json_object_get(said, "prep"), own ? own->prep : NULL,
-                         own ? own->num_prep : 0);
+  return err ? err : transfer_gather_merge(&all->prep, &all->num_prep, said, size, "prep");
 }
 
 static void widen(struct transfer_range *range, bool first, const json_t *said, const char *name) {
@@ -131,8 +157,7 @@ static struct transfer_window find_window(json_t *const *said, uint32_t size) {
 static int take_all(struct transfer_worker *worker, const struct transfer_result *own, json_t *const *said,
                     struct transfer_gathered *all) {
   uint32_t targets = 0, movers = 0;
-  int err = 0;
-  for (uint32_t rank = 0; rank < worker->size && !err; rank++) {
+  for (uint32_t rank = 0; rank < worker->size; rank++) {
     double cpu = json_number_value(json_object_get(said[rank], "cpu"));
     if (!json_is_true(json_object_get(said[rank], "initiates"))) {
       all->target_cpu_percent += cpu;
@@ -142,11 +167,10 @@ static int take_all(struct transfer_worker *worker, const struct transfer_result
     widen_all(all, movers++ == 0, said[rank]);
     all->cpu_percent += cpu;
     rate(all, rank, said[rank]);
-    err = add_worker(&all->times, said[rank], initiators(worker) == 1 ? &own->times : NULL);
   }
   all->cpu_percent /= movers > 0 ? movers : 1;
   all->target_cpu_percent /= targets > 0 ? targets : 1;
-  return err;
+  return initiators(worker) == 1 ? copy_own(&all->times, &own->times) : merge_all(&all->times, said, worker->size);
 }
 
 // --- the window ---

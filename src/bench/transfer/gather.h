@@ -11,7 +11,7 @@ struct transfer_range {
 };
 
 struct transfer_gathered {
-  struct transfer_times times; // of all initiators, one after the other, the same number for each
+  struct transfer_times times; // of all initiators by turns, the same number of each
   struct transfer_range latency, post, transfer, prep;
   double gbps;       // 1e9 bytes a second, of the window in which all initiators moved
   double per_second; // requests a second that ended in the window
@@ -27,6 +27,9 @@ struct transfer_gathered {
 // To be called by all workers together. `own`: result of this worker. Only rank 0 gets all results; on other ranks
 // `*all` contains only the data of the window.
 int transfer_gather(struct transfer_worker *worker, const struct transfer_result *own, struct transfer_gathered *all);
+// Merges the lists `name` of what the workers said by turns, since the workers moved at the same time: the first time
+// of each, then the second of each, and so on. A worker may have fewer, or none. NOMEM; the caller frees `*values`.
+int transfer_gather_merge(uint64_t **values, size_t *count, json_t *const *said, uint32_t size, const char *name);
 void transfer_gathered_free(struct transfer_gathered *all);
 
 #endif

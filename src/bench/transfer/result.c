@@ -23,19 +23,31 @@ static uint64_t end_of(const struct transfer_lane *lane, uint32_t iteration) {
   return ns < lane->end_ns ? ns : lane->end_ns;
 }
 
-static void take_lane(struct transfer_result *result, const struct transfer_lane *lane, uint32_t count) {
+static void take_iteration(struct transfer_result *result, const struct transfer_lane *lane, uint32_t i) {
   struct transfer_times *times = &result->times;
-  for (uint32_t i = 0; i < count; i++) {
-    size_t to = times->count++;
-    times->latency[to] = ticks_to_ns(lane->ended[i] - lane->started[i]);
-    if (lane->posted[i] != 0) {
-      times->post[times->num_post] = ticks_to_ns(lane->posted[i] - lane->started[i]);
-      times->transfer[times->num_post++] = ticks_to_ns(lane->ended[i] - lane->posted[i]);
-    }
-    result->ends[to] = end_of(lane, i);
+  size_t to = times->count++;
+  times->latency[to] = ticks_to_ns(lane->ended[i] - lane->started[i]);
+  if (lane->posted[i] != 0) {
+    times->post[times->num_post] = ticks_to_ns(lane->posted[i] - lane->started[i]);
+    times->transfer[times->num_post++] = ticks_to_ns(lane->ended[i] - lane->posted[i]);
   }
-  for (uint32_t i = 0; i < lane->num_prep; i++)
-    times->prep[times->num_prep++] = ticks_to_ns(lane->prep[i]);
+  result->ends[to] = end_of(lane, i);
+}
+
+// The lanes ran at the same time, so their iterations are taken by turns: one lane after the other would look like one
+// that became faster or slower in the middle.
+static void take_times(struct transfer_result *result, const struct transfer_rowing *rowing, size_t num_prep) {
+  struct transfer_times *times = &result->times;
+  for (uint32_t i = 0; i < rowing->load.iterations; i++)
+    for (uint32_t k = 0; k < rowing->num_lanes; k++)
+      take_iteration(result, &rowing->lanes[k], i);
+  for (uint32_t i = 0; times->num_prep < num_prep; i++)
+    for (uint32_t k = 0; k < rowing->num_lanes; k++)
+      if (i < rowing->lanes[k].num_prep)
+        times->prep[times->num_prep++] = ticks_to_ns(rowing->lanes[k].prep[i]);
+}
+
+static void take_window(struct transfer_result *result, const struct transfer_lane *lane) {
   if (result->begin_ns == 0 || lane->begin_ns < result->begin_ns)
     result->begin_ns = lane->begin_ns;
   if (lane->end_ns > result->end_ns)
@@ -50,12 +62,13 @@ int transfer_result_take(const struct transfer_rowing *rowing, struct transfer_r
   for (uint32_t i = 0; i < rowing->num_lanes; i++)
     num_prep += rowing->lanes[i].num_prep;
   int err = allocate(&result->times, (size_t)rowing->num_lanes * load->iterations, num_prep, &result->ends);
-  for (uint32_t i = 0; i < rowing->num_lanes && !err; i++)
-    take_lane(result, &rowing->lanes[i], load->iterations);
   if (err) {
     transfer_result_free(result);
     return err;
   }
+  take_times(result, rowing, num_prep);
+  for (uint32_t i = 0; i < rowing->num_lanes; i++)
+    take_window(result, &rowing->lanes[i]);
   result->iterations = result->times.count;
   if (rowing->num_lanes == 1 && rowing->lanes[0].rate_end_ns > 0) {
     result->begin_ns = rowing->lanes[0].rate_begin_ns;

@@ -12,7 +12,7 @@ struct transfer_row {
   uint32_t run; // of the repeats
 };
 
-// Times in ns of one worker; arrays are in the order of time within each thread.
+// Times in ns of one worker; the arrays have the first iterations of all threads, then their second ones, and so on.
 struct transfer_times {
   uint64_t *latency, *post, *transfer, *prep;
   size_t count, num_post, num_prep; // numbers of times: latency; post and transfer, which may be fewer; prep
