@@ -23,6 +23,7 @@ void compare_free(struct comparison *comparison) {
   free(comparison->lines);
   json_decref(comparison->only_in);
   json_decref(comparison->dropped);
+  json_decref(comparison->alone);
   *comparison = (struct comparison){0};
 }
 
@@ -116,6 +117,28 @@ static int add_new(json_t *list, const json_t *from) {
   return whole ? 0 : fail(WEFT_ERR_NOMEM, "no memory to compare");
 }
 
+// Keeps the names of the figures of a row that the other row does not have.
+static int note_alone(struct comparison *comparison, const struct compare_row *row, const struct compare_row *other) {
+  int failed = 0;
+  for (size_t i = 0; i < row->num_series; i++)
+    if (is_wanted(comparison->options, &row->series[i]) && !compare_row_find(other, row->series[i].name))
+      failed |= json_object_set_new(comparison->alone, row->series[i].name, json_true());
+  return failed ? fail(WEFT_ERR_NOMEM, "no memory to compare") : 0;
+}
+
+static int compare_rows(struct comparison *comparison, const struct match_pair *pair, size_t run, bool paired) {
+  int err = note_alone(comparison, pair->baseline, pair->value);
+  if (!err)
+    err = note_alone(comparison, pair->value, pair->baseline);
+  for (size_t i = 0; !err && i < pair->baseline->num_series; i++) {
+    const struct compare_series *one = &pair->baseline->series[i];
+    const struct compare_series *other = compare_row_find(pair->value, one->name);
+    if (other && is_wanted(comparison->options, one))
+      err = add_line(comparison, pair, one, other, run, paired);
+  }
+  return err;
+}
+
 static int compare_pair(struct comparison *comparison, size_t run) {
   struct match match = {0};
   const struct compare_run *a = &comparison->runs[0], *b = &comparison->runs[run];
@@ -125,12 +148,7 @@ static int compare_pair(struct comparison *comparison, size_t run) {
                 a->label, a->num_repeats, text_s(a->num_repeats), b->label, b->num_repeats);
   int err = match_runs(a, b, &comparison->options->match, &match);
   for (size_t i = 0; !err && i < match.num_pairs; i++)
-    for (size_t k = 0; !err && k < match.pairs[i].baseline->num_series; k++) {
-      const struct compare_series *one = &match.pairs[i].baseline->series[k];
-      const struct compare_series *other = compare_row_find(match.pairs[i].value, one->name);
-      if (other && is_wanted(comparison->options, one))
-        err = add_line(comparison, &match.pairs[i], one, other, run, paired);
-    }
+    err = compare_rows(comparison, &match.pairs[i], run, paired);
   if (!err)
     err = add_new(comparison->only_in, match.only_in);
   if (!err)
@@ -195,9 +213,13 @@ static int no_figure(const struct compare_run *runs, const struct compare_option
 
 int compare_runs(const struct compare_run *runs, size_t num_runs, const struct compare_options *options,
                  struct comparison *comparison) {
-  struct comparison made = {
-      .runs = runs, .num_runs = num_runs, .options = options, .only_in = json_array(), .dropped = json_array()};
-  int err = made.only_in && made.dropped ? 0 : fail(WEFT_ERR_NOMEM, "no memory to compare");
+  struct comparison made = {.runs = runs,
+                            .num_runs = num_runs,
+                            .options = options,
+                            .only_in = json_array(),
+                            .dropped = json_array(),
+                            .alone = json_object()};
+  int err = made.only_in && made.dropped && made.alone ? 0 : fail(WEFT_ERR_NOMEM, "no memory to compare");
   for (size_t run = 1; !err && run < num_runs; run++)
     err = compare_pair(&made, run);
   if (!err && made.num_lines == 0)

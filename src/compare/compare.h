@@ -48,6 +48,7 @@ struct comparison {
   struct compare_line *lines;
   json_t *only_in; // list of {"run", "keys"}
   json_t *dropped; // keys that were not used for matching
+  json_t *alone;   // figures that only one of two matching rows has, as members of an object
   size_t counts[COMPARE_UNKNOWN + 1], beyond;
 };
 

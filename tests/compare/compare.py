@@ -255,6 +255,18 @@ class Compare(tool.ToolTest):
                          [("before", 64), ("before", 4096), ("fewer", 1 << 20)])
         self.assertIn("only in fewer: op=WRITE bytes=1048576 transport=shm", self.passes("compare", self.before, fewer))
 
+    def test_figures_that_one_run_has(self):
+        rows = [row(keys(size), 10) for size in (8, 64)]
+        rows[1]["figures"].pop()  # the bandwidth
+        found = self.compared(self.before, self.save("fewer.json", document(rows)))
+        self.assertEqual(found["figures_not_compared"], ["bandwidth"])
+        self.assertEqual([(one["keys"]["bytes"], one["figure"]) for one in found["rows"]],
+                         [(8, "latency"), (8, "bandwidth"), (64, "latency")])
+        self.assertEqual(self.compared(self.before, self.after)["figures_not_compared"], [])
+        for runs in ((self.before, self.folder / "fewer.json"), (self.folder / "fewer.json", self.before)):
+            self.assertIn("Not compared, since only one run has it in the same row: bandwidth.",
+                          self.passes("compare", *runs, COLUMNS="160"))
+
     def test_three_runs(self):
         found = self.compared(self.before, self.after, f"third={self.after}", "--figure", "latency")
         self.assertEqual([one["run"] for one in found["rows"]], 3 * ["after"] + 3 * ["third"])

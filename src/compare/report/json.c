@@ -61,12 +61,13 @@ json_t *compare_to_json(const struct comparison *comparison) {
   for (size_t i = 0; i < comparison->num_lines; i++)
     json_array_append_new(rows, line_json(comparison, &comparison->lines[i]));
   bool whole = json_array_size(runs) == comparison->num_runs && json_array_size(rows) == comparison->num_lines;
-  json_t *json = json_pack(
-      "{s:i, s:s, s:o, s:i, s:s, s:f, s:f, s:i, s:I, s:o, s:o, s:O, s:O}", "weft_comparison", FORMAT, "version",
-      weft_version(), "limit_percent", options->limit >= 0 ? number(options->limit) : json_null(), "beyond_limit",
-      (int)comparison->beyond, "verdict", verdict_of(comparison), "floor_percent", options->floor, "confidence", 0.95,
-      "resamples", (int)options->resamples, "seed", (json_int_t)options->seed, "runs", runs, "rows", rows, "only_in",
-      comparison->only_in, "keys_not_matched", comparison->dropped);
+  json_t *json =
+      json_pack("{s:i, s:s, s:o, s:i, s:s, s:f, s:f, s:i, s:I, s:o, s:o, s:O, s:O, s:o}", "weft_comparison", FORMAT,
+                "version", weft_version(), "limit_percent", options->limit >= 0 ? number(options->limit) : json_null(),
+                "beyond_limit", (int)comparison->beyond, "verdict", verdict_of(comparison), "floor_percent",
+                options->floor, "confidence", 0.95, "resamples", (int)options->resamples, "seed",
+                (json_int_t)options->seed, "runs", runs, "rows", rows, "only_in", comparison->only_in,
+                "keys_not_matched", comparison->dropped, "figures_not_compared", compare_run_names(comparison->alone));
   if (json && whole)
     return json;
   json_decref(json);

@@ -123,10 +123,11 @@ static void note_method(struct text *text, const struct comparison *comparison) 
     text_add(text, "The repeats took turns, and are compared pair by pair.\n");
   size_t unknown = comparison->counts[COMPARE_UNKNOWN];
   if (unknown > 0)
-    text_add(text,
-             "%zu figure%s %s one value on each side and no information on how it varies, or begin%s at 0: the change "
-             "has no interval, and no limit is applied to it. Give several runs of each.\n",
-             unknown, text_s(unknown), unknown == 1 ? "has" : "have", unknown == 1 ? "s" : "");
+    text_add(
+        text,
+        "%zu figure%s %s no interval, because it is not known how the values vary, or because one of them is 0: no "
+        "limit is applied to the change. Give several runs of each.\n",
+        unknown, text_s(unknown), unknown == 1 ? "has" : "have");
 }
 
 static void add_names(struct text *text, const char *label, const char *what, json_t *names) {
@@ -163,6 +164,17 @@ static void note_other(struct text *text, const struct comparison *comparison, c
   }
 }
 
+static void note_alone(struct text *text, json_t *figures) {
+  const char *name, *before = "Not compared, since only one run has it in the same row: ";
+  json_t *value;
+  json_object_foreach(figures, name, value) {
+    text_add(text, "%s%s", before, name);
+    before = ", ";
+  }
+  if (json_object_size(figures) > 0)
+    text_add(text, ".\n");
+}
+
 static void note_runs(struct text *text, const struct comparison *comparison) {
   size_t index;
   json_t *key;
@@ -172,6 +184,7 @@ static void note_runs(struct text *text, const struct comparison *comparison) {
   if (dropped.size > 0)
     text_add(text, "Not used to find the same row, since only one run has it: %s.\n", dropped.data);
   text_free(&dropped);
+  note_alone(text, comparison->alone);
   for (size_t i = 1; i < comparison->num_runs; i++)
     note_other(text, comparison, &comparison->runs[i]);
   for (size_t i = 0; i < comparison->num_runs; i++)
