@@ -267,6 +267,15 @@ class Compare(tool.ToolTest):
             self.assertIn("Not compared, since only one run has it in the same row: bandwidth.",
                           self.passes("compare", *runs, COLUMNS="160"))
 
+    def test_a_latency_is_none_of_nixlbench(self):
+        """Its column is a window divided by blocks: of eight at once an eighth of what each of them takes."""
+        head = "Block Size (B)      Batch Size     Avg Lat. (us)  B/W (GB/Sec)\n"
+        theirs = self.save("theirs.txt", head + "4096 1 1.25 3.2768\n")
+        ours = self.save("ours.json", document([row({"bytes": 4096, "batch": 1, "depth": 8}, 10)]))
+        found = self.compared(theirs, ours)
+        self.assertEqual([one["figure"] for one in found["rows"]], ["bandwidth"])
+        self.assertEqual(set(found["figures_not_compared"]), {"latency", "time_per_block"})
+
     def test_three_runs(self):
         found = self.compared(self.before, self.after, f"third={self.after}", "--figure", "latency")
         self.assertEqual([one["run"] for one in found["rows"]], 3 * ["after"] + 3 * ["third"])

@@ -1,6 +1,6 @@
 // Reads the tables of nixlbench: ten columns today, and six in its first releases. Two more columns with the figures of
-// all workers together follow if more than two workers moved data pairwise. Settings in the block before the table
-// become keys.
+// all workers together follow if more than two workers moved data pairwise; the other columns are then of the first
+// worker. Settings in the block before the table become keys.
 #include <string.h>
 
 #include <weft/err.h>
@@ -10,19 +10,26 @@
 #include "compare/read/read.h"
 
 // Columns by their headings, which contain blanks. The order of the headings that were found is the order of the
-// numbers in a row.
+// numbers in a row. "Avg Lat." is no latency of a request: it is the time of all requests of an initiator, divided by
+// all of their blocks, however many were under way at once. So it has another name than the latency of Weft's
+// documents.
 static const struct column {
   const char *heading, *figure, *unit;
   bool higher, detail;
 } columns[] = {
-    {"Block Size (B)", NULL, NULL, false, false},         {"Batch Size", NULL, NULL, false, false},
+    {"Block Size (B)", NULL, NULL, false, false},
+    {"Batch Size", NULL, NULL, false, false},
     {"B/W (GB/Sec)", "bandwidth", "GB/s", true, false}, // 1e9 bytes
     {"B/W (MiB/Sec)", NULL, NULL, false, false},        // the same in other units
-    {"B/W (GiB/Sec)", NULL, NULL, false, false},          {"Avg Lat. (us)", "latency", "us", false, false},
-    {"Avg Prep (us)", "prep", "us", false, false},        {"P99 Prep (us)", "prep_p99", "us", false, true},
-    {"Avg Post (us)", "post", "us", false, false},        {"P99 Post (us)", "post_p99", "us", false, true},
-    {"Avg Tx (us)", "transfer", "us", false, false},      {"P99 Tx (us)", "transfer_p99", "us", false, true},
-    {"Aggregate B/W (GB/Sec)", NULL, NULL, false, false}, // figures of all workers together
+    {"B/W (GiB/Sec)", NULL, NULL, false, false},
+    {"Avg Lat. (us)", "time_per_block", "us", false, false},
+    {"Avg Prep (us)", "prep", "us", false, false},
+    {"P99 Prep (us)", "prep_p99", "us", false, true},
+    {"Avg Post (us)", "post", "us", false, false},
+    {"P99 Post (us)", "post_p99", "us", false, true},
+    {"Avg Tx (us)", "transfer", "us", false, false},
+    {"P99 Tx (us)", "transfer_p99", "us", false, true},
+    {"Aggregate B/W (GB/Sec)", "bandwidth", "GB/s", true, false}, // of all workers together, as Weft's bandwidth
     {"Network Util (%)", NULL, NULL, false, false},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -101,6 +108,14 @@ static void name_storage(json_t *keys) {
   json_object_del(keys, "targets");
 }
 
+// With an aggregate column, the other bandwidth is that of the first worker alone.
+static const char *figure_of(const struct table *table, const struct column *column) {
+  bool aggregate = false;
+  for (size_t i = 0; i < table->count; i++)
+    aggregate |= strncmp(table->column[i]->heading, "Aggregate", 9) == 0;
+  return aggregate && strcmp(column->heading, "B/W (GB/Sec)") == 0 ? "own_bandwidth" : column->figure;
+}
+
 static int read_row(struct compare_run *run, const struct table *table, const struct lines *lines, char **words,
                     size_t count, const json_t *settings, uint32_t base) {
   double values[COLUMNS] = {0};
@@ -122,7 +137,7 @@ static int read_row(struct compare_run *run, const struct table *table, const st
   err = row ? 0 : WEFT_ERR_NOMEM;
   for (size_t i = 0; !err && i < table->count; i++) {
     const struct column *column = table->column[i];
-    struct compare_figure one = {.name = column->figure,
+    struct compare_figure one = {.name = figure_of(table, column),
                                  .unit = column->unit,
                                  .higher = column->higher,
                                  .detail = column->detail,
