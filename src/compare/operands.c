@@ -63,6 +63,7 @@ static int add_file(struct operands *operands, struct compare_run *run, const ch
     err = input_add_file(run, path);
   printable_line(run->remark);
   printable_line(run->why_left);
+  printable_line(run->why_without);
   return err;
 }
 

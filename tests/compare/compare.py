@@ -267,6 +267,13 @@ class Compare(tool.ToolTest):
             self.assertIn("Not compared, since only one run has it in the same row: bandwidth.",
                           self.passes("compare", *runs, COLUMNS="160"))
 
+    def test_a_rate_that_p2p_refused_is_named(self):
+        head = "operation,bytes,iterations,latency_avg_us,at_once,gb_per_second,transport,refused\n"
+        before = self.save("p.csv", head + "read,64,100,1.5,16,2,shm,\n")
+        after = self.save("q.csv", head + "read,64,100,1.5,16,,shm,9 GB/s is above the bound\n")
+        self.assertIn("q: the rates of 1 row are left out, because the benchmark itself refused them: 9 GB/s is",
+                      self.passes("compare", before, after, COLUMNS="160"))
+
     def test_a_latency_is_none_of_nixlbench(self):
         """Its column is a window divided by blocks: of eight at once an eighth of what each of them takes."""
         head = "Block Size (B)      Batch Size     Avg Lat. (us)  B/W (GB/Sec)\n"

@@ -106,15 +106,16 @@ static void perftest_tables(void **state) {
   (void)state;
   struct compare_run run = {0};
   read_format(&run, "perftest_bw.out");
-  const char *keys = "{\"bytes\":65536,\"op\":\"WRITE\",\"connection\":\"RC\",\"qps\":4}";
+  const char *keys = "{\"bytes\":65536,\"op\":\"WRITE\",\"bidirectional\":false,\"connection\":\"RC\",\"qps\":4}";
   expect(&run, keys, "bandwidth", 22888.18 * 1048576 / 1e9);
   expect(&run, keys, "messages", 366211);
   compare_run_free(&run);
   read_format(&run, "perftest_gbits.out");
-  expect(&run, "{\"bytes\":65536,\"op\":\"READ\",\"connection\":\"RC\",\"qps\":1}", "bandwidth", 24);
+  expect(&run, "{\"bytes\":65536,\"op\":\"READ\",\"bidirectional\":false,\"connection\":\"RC\",\"qps\":1}", "bandwidth",
+         24);
   compare_run_free(&run);
   read_format(&run, "perftest_lat.out");
-  keys = "{\"bytes\":2,\"op\":\"WRITE\",\"connection\":\"RC\",\"qps\":1}";
+  keys = "{\"bytes\":2,\"op\":\"WRITE\",\"bidirectional\":false,\"connection\":\"RC\",\"qps\":1}";
   expect(&run, keys, "latency", 1.01);
   expect(&run, keys, "latency_p50", 1);
   expect(&run, keys, "latency_p999", 3.1);
@@ -127,6 +128,15 @@ static void ep_tests(void **state) {
   struct compare_run run = {0};
   read_format(&run, "deepep_low_latency.out");
   expect(&run, "{\"op\":\"both\",\"phase\":0,\"ranks\":2}", "latency", 81);
+  static const char both[] = "                RDMA_Write Bidirectional BW Test\n"
+                             " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+                             " 65536      5000             384.50             384.00               0.732421\n";
+  assert_int_equal(input_add_text(&run, "both", both, sizeof both - 1), 0);
+  keys = "{\"bytes\":65536,\"op\":\"WRITE\",\"bidirectional\":true}";
+  expect(&run, keys, "both_bandwidth", 48); // no bandwidth of one direction
+  expect(&run, keys, "both_messages", 732421);
+  assert_null(compare_row_find(row_of(&run, keys), "bandwidth"));
+  compare_run_free(&run);
   expect(&run, "{\"op\":\"both\",\"phase\":1,\"ranks\":3}", "logical_bandwidth", 210);
   expect(&run, "{\"op\":\"dispatch\",\"phase\":0,\"ranks\":2}", "latency", 34);
   expect(&run, "{\"op\":\"combine\",\"phase\":0,\"ranks\":2}", "logical_bandwidth", 345);
@@ -177,7 +187,7 @@ static void p2p_reports(void **state) {
     if (input_add_text(&run, "p2p", texts[i], strlen(texts[i])))
       fail_msg("%s", weft_last_error());
     const char *keys = "{\"op\":\"WRITE\",\"bytes\":4096,\"depth\":16,\"transport\":\"shm\",\"initiator_memory\":"
-                       "\"host\",\"target_memory\":\"host\"}";
+                       "\"host\",\"target_memory\":\"host\",\"bidirectional\":false}";
     expect(&run, keys, "latency", 2.5);
     expect(&run, keys, "latency_p999", 4);
     expect(&run, keys, "messages", 1e6);
@@ -206,6 +216,34 @@ static void a_refused_row_of_p2p(void **state) {
 static char *figures_text(void) {
   struct figures figures;
   uint64_t samples[200];
+  assert_true(run.without_rates == 1 && run.left_out == 0);
+  assert_string_equal(run.why_without, "23 GB/s is above the bound of \"a, b\", 1 GB/s (measured)");
+  compare_run_free(&run);
+  static const char json[] =
+      "{\"initiator_memory\": \"host\", \"target_memory\": \"host\", \"bidirectional\": true, \"complete\": false, "
+      "\"results\": [{\"operation\": \"read\", \"bytes\": 64, \"iterations\": 100, \"at_once\": 16, "
+      "\"latency_avg_us\": 1.5, \"transport\": \"shm\", \"refused\": \"23 GB/s is too much\"}]}";
+  if (input_add_text(&run, "p2p", json, sizeof json - 1))
+    fail_msg("%s", weft_last_error());
+  assert_true(run.without_rates == 1);
+  assert_string_equal(run.why_without, "23 GB/s is too much");
+  assert_string_equal(run.remark, "not all was measured: the benchmark was cut short");
+  compare_run_free(&run);
+}
+
+// The rate of one direction is lower while the other one runs: these rows are not those of one direction alone.
+static void both_directions_of_p2p(void **state) {
+  (void)state;
+  static const char csv[] = "operation,bytes,iterations,latency_avg_us,at_once,gb_per_second,peer_gb_per_second,"
+                            "transport,refused\nwrite,8,100,1,16,,,shm,too much\nwrite,64,100,1.5,16,2,3,shm,\n";
+  struct compare_run run = {0};
+  if (input_add_text(&run, "p2p", csv, sizeof csv - 1))
+    fail_msg("%s", weft_last_error());
+  const char *keys = "{\"op\":\"WRITE\",\"bytes\":64,\"depth\":16,\"transport\":\"shm\",\"bidirectional\":true}";
+  expect(&run, keys, "bandwidth", 2);
+  expect(&run, keys, "peer_bandwidth", 3);
+  expect(&run, "{\"op\":\"WRITE\",\"bytes\":8,\"depth\":16,\"transport\":\"shm\",\"bidirectional\":true}", "latency",
+         1);
   assert_int_equal(figures_begin(&figures, "transfer"), 0);
   for (uint32_t repeat = 0; repeat < 2; repeat++) {
     json_t *keys = json_pack("{s:s, s:i}", "op", "READ", "bytes", 8);
@@ -399,4 +437,5 @@ int main(void) {
       cmocka_unit_test(what_is_wrong_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
+      cmocka_unit_test(both_directions_of_p2p),
 }

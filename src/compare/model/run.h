@@ -47,12 +47,14 @@ struct compare_run {
   uint64_t *started; // [num_repeats]: seconds since 1970; 0: not known
   size_t num_rows;
   struct compare_row *rows;
-  json_t *index;      // from the canonical text of keys to places in `rows`
-  uint32_t left_out;  // number of rows that their own benchmark refused
-  char why_left[256]; // the first of these reasons
-  char remark[256];   // a fact about the whole run for the reader of a comparison: it was interrupted, it failed
-  json_t *hosts;      // the names of its hosts, as members of an object; NULL: not known
-  json_t *versions;   // the versions of weft that made it, in the same form
+  json_t *index;          // from the canonical text of keys to places in `rows`
+  uint32_t left_out;      // number of rows that their own benchmark refused
+  char why_left[256];     // the first of these reasons
+  uint32_t without_rates; // number of rows that are here, but whose rates their benchmark refused
+  char why_without[256];  // the first of these reasons
+  char remark[256];       // a fact about the whole run for the reader of a comparison: it was interrupted, it failed
+  json_t *hosts;          // the names of its hosts, as members of an object; NULL: not known
+  json_t *versions;       // the versions of weft that made it, in the same form
 };
 
 // Frees what it points to, and leaves it empty.

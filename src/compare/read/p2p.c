@@ -25,6 +25,7 @@ static const struct {
 struct result {
   double bytes, iterations, depth;
   const char *op, *transport, *initiator, *target;
+  int both; // 1: the peer moved data at the same time; 0: it did not
 };
 
 static json_t *keys_of(const struct result *result) {
@@ -35,6 +36,8 @@ static json_t *keys_of(const struct result *result) {
     json_object_set_new(keys, "initiator_memory", json_string(result->initiator));
   if (keys && result->target)
     json_object_set_new(keys, "target_memory", json_string(result->target));
+  if (keys && result->both >= 0)
+    json_object_set_new(keys, "bidirectional", json_boolean(result->both));
   return keys;
 }
 
@@ -61,6 +64,12 @@ static int check(const struct result *result) {
   return 0;
 }
 
+// The row keeps its latencies, but has no rates.
+static void note_refusal(struct compare_run *run, const char *why) {
+  if (why && *why && run->without_rates++ == 0)
+    snprintf(run->why_without, sizeof run->why_without, "%s", why);
+}
+
 // --- JSON ---
 
 static bool is_json(const struct compare_text *text) {
@@ -80,7 +89,10 @@ static int add_object(struct compare_run *run, const json_t *all, const json_t *
                           .transport = json_string_value(json_object_get(object, "transport")),
                           .initiator = json_string_value(json_object_get(all, "initiator_memory")),
                           .target = json_string_value(json_object_get(all, "target_memory"))};
+  const json_t *both = json_object_get(all, "bidirectional");
+  result.both = json_is_boolean(both) ? json_is_true(both) : -1;
   int err = check(&result);
+  note_refusal(run, json_string_value(json_object_get(object, "refused")));
   for (size_t i = 0; !err && i < sizeof columns / sizeof *columns; i++) {
     const json_t *value = json_object_get(object, columns[i].name);
     if (value && !json_is_number(value))
@@ -94,6 +106,8 @@ static int add_object(struct compare_run *run, const json_t *all, const json_t *
 static int read_json(struct compare_run *run, const struct compare_text *text, uint32_t base) {
   const json_t *results = json_object_get(text->json, "results"), *object;
   int err = compare_run_repeats(run, base + 1, 0);
+  if (json_is_false(json_object_get(text->json, "complete")))
+    snprintf(run->remark, sizeof run->remark, "not all was measured: the benchmark was cut short");
   for (size_t i = 0; !err && (object = json_array_get(results, i)); i++) {
     err = add_object(run, text->json, object, base);
     if (err)
@@ -144,13 +158,29 @@ static const char *cell(char *const *names, char *const *cells, size_t count, co
   return NULL;
 }
 
+// Whether the peer moved data at the same time, which one rate of the peer in any row shows; negative: no such column.
+static int find_both(const struct compare_text *text) {
+  struct lines lines = lines_of(text);
+  char head[LINES_MAX], *names[LINES_WORDS], *cells[LINES_WORDS];
+  if (!lines_next(&lines))
+    return -1;
+  snprintf(head, sizeof head, "%s", lines.line);
+  size_t count = cells_of(head, names);
+  int both = cell(names, names, count, "peer_gb_per_second") ? 0 : -1;
+  while (both == 0 && lines_next(&lines))
+    if (cells_of(lines.line, cells) == count)
+      both = *cell(names, cells, count, "peer_gb_per_second") != '\0';
+  return both;
+}
+
 static int add_record(struct compare_run *run, const struct lines *lines, char *const *names, char *const *cells,
-                      size_t count, uint32_t base) {
+                      size_t count, int both, uint32_t base) {
   static const char *const wanted[] = {"bytes", "iterations", "at_once"};
   struct result result = {.op = cell(names, cells, count, "operation"),
                           .transport = cell(names, cells, count, "transport"),
                           .initiator = cell(names, cells, count, "initiator_memory"),
-                          .target = cell(names, cells, count, "target_memory")};
+                          .target = cell(names, cells, count, "target_memory"),
+                          .both = both};
   double *const numbers[] = {&result.bytes, &result.iterations, &result.depth};
   int err = 0;
   for (size_t i = 0; !err && i < 3; i++) {
@@ -159,6 +189,7 @@ static int add_record(struct compare_run *run, const struct lines *lines, char *
   }
   if (!err)
     err = check(&result);
+  note_refusal(run, cell(names, cells, count, "refused"));
   for (size_t i = 0; !err && i < sizeof columns / sizeof *columns; i++) {
     const char *text = cell(names, cells, count, columns[i].name);
     double value = 0;
@@ -177,7 +208,7 @@ static int read_csv(struct compare_run *run, const struct compare_text *text, ui
     return fail(WEFT_ERR_PROTOCOL, "no line of names");
   snprintf(head, sizeof head, "%s", lines.line);
   size_t count = cells_of(head, names);
-  int err = compare_run_repeats(run, base + 1, 0);
+  int err = compare_run_repeats(run, base + 1, 0), both = find_both(text);
   while (!err && lines_next(&lines)) {
     if (lines.line[strspn(lines.line, " ")] == '\0')
       continue;
@@ -186,7 +217,7 @@ static int read_csv(struct compare_run *run, const struct compare_text *text, ui
       err = fail(WEFT_ERR_PROTOCOL, "line %u: has %zu values, where the first line has %zu names", lines.number, found,
                  count);
     else
-      err = add_record(run, &lines, names, cells, count, base);
+      err = add_record(run, &lines, names, cells, count, both, base);
   }
   return err;
 }

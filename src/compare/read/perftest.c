@@ -1,5 +1,6 @@
 // Reads the tables of perftest (ib_write_bw, ib_read_lat, ...). Bandwidth is in MB/sec of 2^20 bytes, as its sources
-// count, in MiB/sec, or with --report_gbits in Gb/sec of 1e9 bits; here it becomes GB/s of 1e9 bytes.
+// count, in MiB/sec, or with --report_gbits in Gb/sec of 1e9 bits; here it becomes GB/s of 1e9 bytes. A bidirectional
+// test prints the sum of both directions, so its figures have other names.
 #include <math.h>
 #include <string.h>
 
@@ -14,9 +15,9 @@ enum { MOST_COLUMNS = 16, HEADING = 48 };
 struct table {
   char headings[MOST_COLUMNS][HEADING];
   size_t count;
-  char op[16];   // WRITE, READ, SEND, ATOMIC
-  char kind[16]; // bandwidth, latency
+  char op[16]; // WRITE, READ, SEND, ATOMIC
   char connection[16];
+  bool titled, both; // both: the test moves data in both directions
   double qps;
 };
 
@@ -39,7 +40,7 @@ static void read_headings(struct table *table, char *line) {
   }
 }
 
-// Reads titles such as "RDMA_Write BW Test", "Send Post List BW Test" and "RDMA_Read Latency Test".
+// Reads titles such as "RDMA_Write BW Test", "Send Bidirectional Post List BW Test" and "RDMA_Read Latency Test".
 static void read_title(struct table *table, const char *line) {
   static const struct {
     const char *word, *op;
@@ -47,7 +48,8 @@ static void read_title(struct table *table, const char *line) {
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
     if (strstr(line, ops[i].word))
       snprintf(table->op, sizeof table->op, "%s", ops[i].op);
-  snprintf(table->kind, sizeof table->kind, "%s", strstr(line, "Latency") ? "latency" : "bandwidth");
+  table->titled = true;
+  table->both = strstr(line, "Bidirectional") != NULL;
 }
 
 static void read_setting(struct table *table, const char *line) {
@@ -67,7 +69,7 @@ struct meaning {
   double factor;
 };
 
-static struct meaning meaning_of(const char *heading) {
+static struct meaning meaning_of(const char *heading, bool both) {
   static const struct {
     const char *begins;
     struct meaning meaning;
@@ -83,8 +85,12 @@ static struct meaning meaning_of(const char *heading) {
       {"CPU_Util[%]", {"cpu", "percent", false, false, 1}},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(heading, known[i].begins) == 0)
-      return known[i].meaning;
+    if (strcmp(heading, known[i].begins) == 0) {
+      struct meaning meaning = known[i].meaning;
+      if (both && meaning.higher)
+        meaning.figure = strcmp(meaning.figure, "messages") == 0 ? "both_messages" : "both_bandwidth";
+      return meaning;
+    }
   return (struct meaning){0};
 }
 
@@ -92,6 +98,8 @@ static json_t *keys_of(const struct table *table, double bytes) {
   json_t *keys = json_pack("{s:I}", "bytes", (json_int_t)bytes);
   if (keys && *table->op)
     json_object_set_new(keys, "op", json_string(table->op));
+  if (keys && table->titled)
+    json_object_set_new(keys, "bidirectional", json_boolean(table->both));
   if (keys && *table->connection)
     json_object_set_new(keys, "connection", json_string(table->connection));
   if (keys && table->qps > 0)
@@ -116,7 +124,7 @@ static int add_row(struct compare_run *run, const struct table *table, const dou
   struct compare_row *row = compare_run_row(run, keys_of(table, values[0]));
   int err = row ? 0 : WEFT_ERR_NOMEM;
   for (size_t i = 1; !err && i < table->count; i++) {
-    struct meaning meaning = meaning_of(table->headings[i]);
+    struct meaning meaning = meaning_of(table->headings[i], table->both);
     struct compare_figure one = {.name = meaning.figure,
                                  .unit = meaning.unit,
                                  .higher = meaning.higher,

@@ -195,6 +195,11 @@ static void note_runs(struct text *text, const struct comparison *comparison) {
       text_add(text, "%s: %u row%s left out, because the benchmark itself refused %s: %s\n", comparison->runs[i].label,
                comparison->runs[i].left_out, text_s(comparison->runs[i].left_out),
                comparison->runs[i].left_out == 1 ? "it" : "them", comparison->runs[i].why_left);
+  for (size_t i = 0; i < comparison->num_runs; i++)
+    if (comparison->runs[i].without_rates > 0)
+      text_add(text, "%s: the rates of %u row%s are left out, because the benchmark itself refused them: %s\n",
+               comparison->runs[i].label, comparison->runs[i].without_rates, text_s(comparison->runs[i].without_rates),
+               comparison->runs[i].why_without);
 }
 
 char *words_notes(const struct comparison *comparison) {
