@@ -60,13 +60,14 @@ static const char *word_of(const struct table *table, char *const *words, size_t
   return NULL;
 }
 
-static json_t *keys_of(const struct table *table, char *const *words, size_t side) {
+static json_t *keys_of(const struct table *table, char *const *words, size_t count, size_t side) {
   double bytes = 0;
   lines_number(words[0], &bytes);
   json_t *keys = json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)bytes, "type", words[2], "place", sides[side]);
   if (keys && *table->collective)
     json_object_set_new(keys, "op", json_string(table->collective));
-  if (keys && table->side[0] >= 5 && strcmp(table->names[3], "redop") == 0)
+  // If there are fewer words than headings, nothing is under redop.
+  if (keys && table->side[0] >= 5 && strcmp(table->names[3], "redop") == 0 && count >= table->count)
     json_object_set_new(keys, "redop", json_string(words[3]));
   return keys;
 }
@@ -87,7 +88,7 @@ static int add_side(struct compare_run *run, const struct table *table, const st
       snprintf(run->why_left, sizeof run->why_left, "line %u: %.0f wrong values", lines->number, bad);
     return 0;
   }
-  struct compare_row *row = compare_run_row(run, keys_of(table, words, side));
+  struct compare_row *row = compare_run_row(run, keys_of(table, words, count, side));
   int err = row ? 0 : WEFT_ERR_NOMEM;
   for (size_t i = 0; !err && i < sizeof columns / sizeof *columns; i++) {
     const char *word = word_of(table, words, count, side, columns[i].heading);
