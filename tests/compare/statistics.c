@@ -297,6 +297,26 @@ static void what_never_varies_is_exact(void **state) {
   assert_true(change.chance == 0 && fabs(change.low - 0.1) < 1e-12);
 }
 
+// A baseline of three repeats, and one new run.
+static void a_count_of_bytes_is_exact(void **state) {
+  (void)state;
+  struct compare_repeat before[3], after = {.value = 110, .error = -1};
+  for (uint32_t i = 0; i < 3; i++)
+    before[i] = (struct compare_repeat){.index = i, .value = 100, .error = -1};
+  struct compare_series baseline = {.unit = "bytes", .num_repeats = 3, .repeats = before},
+                        value = {.unit = "bytes", .num_repeats = 1, .repeats = &after};
+  struct change_options options = {.resamples = 1000, .seed = 1};
+  struct change change;
+  assert_int_equal(change_estimate(&baseline, &value, &options, &change), 0);
+  assert_true(change.basis == CHANGE_EXACT && change.chance == 0 && fabs(change.low - 0.1) < 1e-12);
+  assert_int_equal(change_estimate(&value, &baseline, &options, &change), 0);
+  assert_int_equal(change.basis, CHANGE_EXACT);
+  baseline.num_repeats = 2;
+  assert_int_equal(change_estimate(&baseline, &value, &options, &change), 0);
+  assert_int_equal(change.basis, CHANGE_NOTHING);
+  assert_int_equal(change_of(before, 3, &after, 1).basis, CHANGE_NOTHING); // a time, which may be rounded
+}
+
 static void a_reported_error_gives_an_interval(void **state) {
   (void)state;
   struct compare_repeat a = {.value = 10, .error = 0.1, .count = 10000},
@@ -336,6 +356,7 @@ int main(void) {
       cmocka_unit_test(zeros_have_no_percent),
       cmocka_unit_test(what_is_far_apart_stays_finite),
       cmocka_unit_test(what_never_varies_is_exact),
+      cmocka_unit_test(a_count_of_bytes_is_exact),
       cmocka_unit_test(a_reported_error_gives_an_interval),
       cmocka_unit_test(equal_seeds_give_equal_intervals),
   };

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <weft/err.h>
 
@@ -113,9 +114,19 @@ static void conclude(struct change *change, struct drawn *drawn, size_t draws) {
     change->chance = 1;
 }
 
+// Bytes are counted, so a single count is as exact as several; other single figures may be rounded.
+static bool is_single_count(const struct compare_series *series) {
+  return strcmp(series->unit, "bytes") == 0 && series->num_repeats == 1 && series->repeats[0].num_samples == 0;
+}
+
+static bool are_exact(const struct compare_series *a, const struct compare_series *b) {
+  enum { ENOUGH = 3 };
+  bool left = alike(a) >= ENOUGH, right = alike(b) >= ENOUGH;
+  return (left && right) || (left && is_single_count(b)) || (right && is_single_count(a));
+}
+
 int change_estimate(const struct compare_series *baseline, const struct compare_series *value,
                     const struct change_options *options, struct change *change) {
-  enum { ENOUGH = 3 };
   struct change found = {.baseline = compare_series_mean(baseline), .value = compare_series_mean(value), .chance = 1};
   found.has_ratio = found.baseline > 0 && found.value > 0 && isfinite(found.value / found.baseline);
   if (found.baseline == 0 && found.value == 0)
@@ -129,7 +140,7 @@ int change_estimate(const struct compare_series *baseline, const struct compare_
     err = draw(baseline, value, options, &drawn);
   if (!err && drawn.basis != CHANGE_NOTHING)
     conclude(&found, &drawn, options->resamples);
-  if (!err && found.basis == CHANGE_NOTHING && alike(baseline) >= ENOUGH && alike(value) >= ENOUGH && found.has_ratio) {
+  if (!err && found.basis == CHANGE_NOTHING && found.has_ratio && are_exact(baseline, value)) {
     found.basis = CHANGE_EXACT;
     found.low = found.high = found.ratio;
     found.chance = found.ratio != 0 ? 0 : 1;

@@ -10,7 +10,7 @@ enum change_basis {
   CHANGE_ITERATIONS, // one repeat on each side: how its iterations differ, but not how runs differ
   CHANGE_REPEATS,    // several repeats on at least one side
   CHANGE_PAIRS,      // repeats that alternated between the sides, compared pair by pair
-  CHANGE_EXACT,      // each side has at least three measurements, which are all equal
+  CHANGE_EXACT,      // each side has at least three measurements, which are all equal, or a single count of bytes
 };
 
 struct change {
