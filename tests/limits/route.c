@@ -64,6 +64,17 @@ static void copies_are_bounded_by_the_cache_that_holds_them(void **state) {
   limits_close(limits);
 }
 
+// On a host whose memory is busy with half of the processors, all of them together copy more slowly.
+static void fewer_processors_may_be_faster(void **state) {
+  (void)state;
+  struct limits *limits = open_measured();
+  add(limits, LIMITS_COPY, "host copy by 8", "", "", 8, 512 << 20, 25);
+  assert_true(BOUND(.transport = "ucx", .working_set = 1 << 30) == 30); // nobody knows how many copy
+  assert_true(BOUND(SHM, .working_set = 1 << 30, .pairs = 8) == 30);
+  assert_true(BOUND(SHM, .working_set = 1 << 30) == 12);
+  limits_close(limits);
+}
+
 static void networks(void **state) {
   (void)state;
   struct limits *limits = open_measured();
@@ -207,6 +218,7 @@ static void figures_that_cannot(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(copies_are_bounded_by_the_cache_that_holds_them, root_make, root_remove),
+      cmocka_unit_test_setup_teardown(fewer_processors_may_be_faster, root_make, root_remove),
       cmocka_unit_test_setup_teardown(networks, root_make, root_remove),
       cmocka_unit_test_setup_teardown(gpus, root_make, root_remove),
       cmocka_unit_test_setup_teardown(storage, root_make, root_remove),

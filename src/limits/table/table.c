@@ -89,22 +89,39 @@ static uint32_t count_measured(const struct limits_table *table) {
   return count;
 }
 
-const struct limits_entry *limits_table_copy(const struct limits_table *table, uint32_t processors, uint64_t bytes) {
-  const struct limits_entry *best = NULL, *entry = limits_table_find(table, LIMITS_COPY, "", NULL);
-  if (count_measured(table) == 0)
-    return entry ? described(table, bytes, entry->bytes) : NULL;
-  uint32_t count = measured_count(table, processors);
-  uint64_t from = 0; // the largest measured set that is not larger than this one; smaller sets are faster
+// The fastest measurement with exactly that many processors whose set is not smaller than the largest one that is at
+// most `bytes`: smaller sets are faster.
+static const struct limits_entry *best_of(const struct limits_table *table, uint32_t processors, uint64_t bytes) {
+  const struct limits_entry *best = NULL;
+  uint64_t from = 0;
   for (uint32_t i = 0; i < table->count; i++) {
     const struct limits_entry *one = &table->list[i];
-    if (serves(one) && one->measured && one->processors == count && one->bytes <= bytes && one->bytes > from)
+    if (serves(one) && one->measured && one->processors == processors && one->bytes <= bytes && one->bytes > from)
       from = one->bytes;
   }
   for (uint32_t i = 0; i < table->count; i++) {
     const struct limits_entry *one = &table->list[i];
-    if (serves(one) && one->measured && one->processors == count && one->bytes >= from &&
+    if (serves(one) && one->measured && one->processors == processors && one->bytes >= from &&
         (!best || one->gbps > best->gbps))
       best = one;
+  }
+  return best;
+}
+
+// Fewer processors may be faster than all of them, which compete for the memory, and not all of them may copy all the
+// time. So the measurements of smaller numbers count, too.
+const struct limits_entry *limits_table_copy(const struct limits_table *table, uint32_t processors, uint64_t bytes) {
+  const struct limits_entry *entry = limits_table_find(table, LIMITS_COPY, "", NULL);
+  if (count_measured(table) == 0)
+    return entry ? described(table, bytes, entry->bytes) : NULL;
+  uint32_t count = measured_count(table, processors);
+  const struct limits_entry *best = best_of(table, count, bytes);
+  for (uint32_t i = 0; i < table->count; i++) {
+    const struct limits_entry *one = &table->list[i];
+    const struct limits_entry *other =
+        serves(one) && one->measured && one->processors < count ? best_of(table, one->processors, bytes) : NULL;
+    if (other && (!best || other->gbps > best->gbps))
+      best = other;
   }
   return best;
 }

@@ -48,8 +48,8 @@ const struct limits_entry *limits_table_find(const struct limits_table *table, e
                                              const char *device, const char *other);
 
 // The bound of copies by `processors` processors (0: unknown) with a working set of `bytes` (0: unknown), all together;
-// NULL: not known. A measurement with fewer processors, or with a larger working set, is not a bound for more
-// processors or a smaller set.
+// NULL: not known. A measurement with fewer processors alone, or with a larger working set, is not a bound for more
+// processors or a smaller set. If fewer processors were faster, their rate is the bound.
 const struct limits_entry *limits_table_copy(const struct limits_table *table, uint32_t processors, uint64_t bytes);
 
 const char *limits_kind_name(enum limits_kind kind);
