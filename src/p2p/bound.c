@@ -38,8 +38,7 @@ static bool by_shm(const struct p2p_result *result) {
   return strcmp(result->transport, "shm") == 0;
 }
 
-// Whether both directions share the hardware that bounds them: they share copying processors, but not links.
-static bool both_share(const struct p2p_report *report) {
+bool p2p_bound_is_shared(const struct p2p_report *report) {
   const struct p2p_ends *ends = &report->ends;
   return !ends->two_hosts && strchr(ends->here, ':') == NULL && strchr(ends->there, ':') == NULL;
 }
@@ -57,7 +56,7 @@ static void fill_route(const struct p2p_report *report, const struct p2p_result 
   bool writes = result->op == P2P_OP_WRITE;
   *route = (struct limits_route){.from = writes ? here : there, .to = writes ? there : here};
   route->transport = result->transport;
-  route->pairs = report->config->bidirectional && both_share(report) ? 2 : 1;
+  route->pairs = report->config->bidirectional && p2p_bound_is_shared(report) ? 2 : 1;
   route->working_set = 2 * result->bytes * result->depth;
   route->copiers = by_shm(result) ? 1 : 0;
 }
@@ -65,7 +64,7 @@ static void fill_route(const struct p2p_report *report, const struct p2p_result 
 // --- the figure ---
 
 static double rate_of(const struct p2p_report *report, const struct p2p_result *result) {
-  if (both_share(report))
+  if (p2p_bound_is_shared(report))
     return result->gbps + result->peer_gbps;
   return result->gbps > result->peer_gbps ? result->gbps : result->peer_gbps;
 }

@@ -10,6 +10,10 @@
 void p2p_bound_describe(json_t *ready);
 void p2p_bound_compare(const json_t *ready, struct p2p_ends *ends);
 
+// Whether both directions share the hardware that bounds them, so that the bound is that of their sum: they share
+// copying processors, but not links.
+bool p2p_bound_is_shared(const struct p2p_report *report);
+
 // Finds the bound of a measured row, and removes the row's rates if they cannot be true. If the report has no table of
 // bounds (NULL), the row stays unchanged.
 void p2p_bound_judge(const struct p2p_report *report, struct p2p_result *result);

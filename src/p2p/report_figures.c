@@ -8,6 +8,7 @@
 #include "base/text/digits.h"
 #include "base/time/clock.h"
 #include "measure/prometheus.h"
+#include "p2p/bound.h"
 #include "p2p/report.h"
 #include "page/page.h"
 
@@ -49,7 +50,26 @@ static json_t *keys_of(const struct p2p_report *report, const struct p2p_result 
   return keys;
 }
 
-static bool fill_row(struct figures_row *row, const struct p2p_result *one) {
+// Adds the rate of one direction, or of both together; `bound` is NULL if it is not the bound of this rate.
+static bool add_rate(struct figures_row *row, const char *name, double gbps, const struct limits_bound *bound) {
+  struct figure *figure = figures_add(row, name, "GB/s", FIGURE_HIGHER, digits_rounded(gbps));
+  if (figure && bound) {
+    figure->bound = bound->gbps;
+    snprintf(figure->bound_name, sizeof figure->bound_name, "%s", bound->name);
+  }
+  return figure != NULL;
+}
+
+static bool add_rates(const struct p2p_report *report, struct figures_row *row, const struct p2p_result *one) {
+  bool together = one->peer_gbps > 0 && p2p_bound_is_shared(report);
+  if (one->gbps > 0 && !add_rate(row, "bandwidth", one->gbps, together ? NULL : &one->bound))
+    return false;
+  if (one->peer_gbps > 0 && !add_rate(row, "peer_bandwidth", one->peer_gbps, NULL))
+    return false;
+  return !together || add_rate(row, "both_bandwidth", one->gbps + one->peer_gbps, &one->bound);
+}
+
+static bool fill_row(const struct p2p_report *report, struct figures_row *row, const struct p2p_result *one) {
   struct figure *latency = figures_add(row, "latency", "us", FIGURE_LOWER, p2p_us(histogram_mean(&one->latency)));
   if (!latency)
     return false;
@@ -60,17 +80,8 @@ static bool fill_row(struct figures_row *row, const struct p2p_result *one) {
   latency->p99 = p2p_percentile_us(one, 99);
   latency->p999 = p2p_percentile_us(one, 99.9);
   latency->max = p2p_us((double)one->latency.max);
-  struct figure *bandwidth = NULL;
-  if (one->gbps > 0) {
-    bandwidth = figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->gbps));
-    if (!bandwidth)
-      return false;
-    bandwidth->bound = one->bound.gbps;
-    snprintf(bandwidth->bound_name, sizeof bandwidth->bound_name, "%s", one->bound.name);
-  }
   snprintf(row->refused, sizeof row->refused, "%.*s", (int)sizeof row->refused - 1, one->refused);
-  return (one->peer_gbps <= 0 ||
-          figures_add(row, "peer_bandwidth", "GB/s", FIGURE_HIGHER, digits_rounded(one->peer_gbps))) &&
+  return add_rates(report, row, one) &&
          figures_add(row, "messages", "1/s", FIGURE_HIGHER, digits_rounded(one->per_second));
 }
 
@@ -78,7 +89,7 @@ int p2p_figures_row(struct p2p_report *report, const struct p2p_result *one) {
   json_t *keys = keys_of(report, one);
   struct figures_row *row = keys ? figures_add_row(&report->figures, keys, 0) : NULL;
   json_decref(keys);
-  if (!row || !fill_row(row, one))
+  if (!row || !fill_row(report, row, one))
     return fail(WEFT_ERR_NOMEM, "no memory for the results");
   const struct limits_bound *bound = &one->bound;
   return *bound->name ? figures_add_bound(&report->figures, bound->name, bound->gbps, bound->measured, bound->detail)

@@ -93,6 +93,21 @@ class Limits(tool.ToolTest):
         self.assertRegex(lines[2], r" (<0.1|[\d.]+)%  ok    shm$")
         self.assertRegex(lines[3], r"^bound: \w+ copy by 1, 1000 GB/s: measured, ")
 
+    def test_a_shared_bound_is_that_of_both_directions(self):
+        self.have_measured()
+        self.claim("copy", 1000)
+        figures = pathlib.Path(self.folder.name) / "p2p.prom"
+        [row] = json.loads(self.passes("p2p", "--op", "write", "-s", "1MB", "--bidirectional", "--json", "--prometheus",
+                                       figures, **self.cache))["results"]
+        sum_of_both = row["gb_per_second"] + row["peer_gb_per_second"]
+        self.assertAlmostEqual(row["bound_percent"], sum_of_both / 10, places=3)
+        shown = {line.split("{")[0]: float(line.split()[-1]) for line in figures.read_text().splitlines()
+                 if line.startswith("weft_bench")}
+        self.assertEqual(shown["weft_bench_both_bandwidth_bound_bytes_per_second"], 1e12)
+        self.assertAlmostEqual(shown["weft_bench_both_bandwidth_bytes_per_second"] / 1e9, sum_of_both, places=2)
+        self.assertNotIn("weft_bench_bandwidth_bound_bytes_per_second", shown)
+        self.assertNotIn("weft_bench_peer_bandwidth_bound_bytes_per_second", shown)
+
     def test_a_rate_above_its_bound_is_refused(self):
         self.have_measured()
         self.claim("copy", 0.001)
