@@ -345,7 +345,26 @@ class Pages(tool.ToolTest):
                              [row[name] for name in ("baseline", "value", "change_percent", "low_percent",
                                                      "high_percent")])
             self.assertEqual((cells["verdict"], cells["figure"]), (row["verdict"], "latency"))
+        self.assertEqual(page.evaluate("document.getElementById('verdict').textContent"),
+                         "worse: 2 beyond the limit of 5 %")
         self.look(self.open(self.make(document), 400), 400)
+
+    def test_a_verdict_has_the_colour_of_its_meaning(self):
+        for limit, beyond, verdict, colour in ((None, 0, "worse", "bad"), (None, 0, "same", "good"),
+                                               (50, 0, "worse", "good"), (0, 1, "worse", "bad"),
+                                               (None, 0, "unknown", "")):
+            document = samples.comparison()
+            document.update(limit_percent=limit, beyond_limit=beyond, verdict=verdict)
+            page = self.open(self.make(document))
+            self.assertEqual(page.evaluate("document.getElementById('verdict').className"), colour, verdict)
+        self.assertEqual(page.evaluate("""forestTips({verdict: "unknown", significant: false}, () => "")[3]"""),
+                         "no interval")
+
+    def test_the_median_of_an_even_number(self):
+        page = self.open(self.make(samples.comparison()))
+        self.assertEqual(page.evaluate("[median([4, 1, 2, 8]), median([2, 1, 9]), median([1, 1.000002])]"),
+                         [3, 2, 1])
+        self.assertIsNone(page.evaluate("median([])"))
 
     # --- strangers ---
 

@@ -121,7 +121,7 @@ function forestCard(comparison, shown) {
   const chart = chartCard(
       "Change of each figure",
       "The mark is the change, the line its confidence interval: a filled " +
-          "square is more than noise, an open circle is not." +
+          "square is more than noise, an open circle is not, or has no interval." +
           (comparison.limit_percent > 0 ? " Dashed: the limit of " + short(comparison.limit_percent) + " %." : "") +
           (shown.length < comparison.rows.length
                ? " The " + shown.length + " most changed of " + comparison.rows.length + " rows; the table has all."
@@ -131,7 +131,7 @@ function forestCard(comparison, shown) {
         height: 90 + 22 * shown.length,
         legend: () => [
             [colours.bad, "", "worse"], [colours.good, "", "better"],
-            [colours.muted, "", "no more than noise, or within the limit"]]
+            [colours.muted, "", "no more than noise, or no interval"]]
       });
   return chart.section;
 }
@@ -147,7 +147,7 @@ function forestTips(row, name) {
   return [
     name(row), percent(row.change_percent) + " (" + percent(row.low_percent) + " to " + percent(row.high_percent) + ")",
     quantity(row.baseline, row.unit) + " \u2192 " + quantity(row.value, row.unit),
-    row.verdict + (row.significant ? "" : ", no more than noise")
+    row.verdict === "unknown" ? "no interval" : row.verdict + (row.significant ? "" : ", no more than noise")
   ];
 }
 
@@ -183,13 +183,14 @@ function showComparison(data, page) {
   const size = (row) => Math.abs(row.change_percent || 0);
   const kept = new Set(rows.slice().sort((a, b) => size(b) - size(a)).slice(0, MAX_FOREST));
   const shown = rows.filter((row) => kept.has(row) && typeof row.change_percent === "number");
-  const bad = comparison.beyond_limit > 0;
+  const limited = typeof comparison.limit_percent === "number";
+  const bad = limited ? comparison.beyond_limit > 0 : comparison.verdict === "worse";
   page.append(element(
       "section", {}, element("p", {
-        class: bad ? "bad" : "good",
+        class: bad ? "bad" : comparison.verdict === "unknown" ? "" : "good",
         id: "verdict",
         text: comparison.verdict +
-            (comparison.limit_percent > 0 ? ": " + plain(comparison.beyond_limit) + " beyond the limit of " +
+            (limited ? ": " + plain(comparison.beyond_limit) + " beyond the limit of " +
                      short(comparison.limit_percent) + " %"
                                           : "")
       }),

@@ -75,7 +75,9 @@ function wordOf(value) {
   return String(value);
 }
 
+// Of an even number of values it is the mean of the two in the middle, with six digits as all results have them.
 function median(values) {
-  const sorted = values.slice().sort((a, b) => a - b);
-  return sorted.length === 0 ? null : sorted[(sorted.length - 1) >> 1];
+  const sorted = values.slice().sort((a, b) => a - b), half = sorted.length >> 1;
+  if (sorted.length % 2 === 1) return sorted[half];
+  return sorted.length === 0 ? null : Number(((sorted[half - 1] + sorted[half]) / 2).toPrecision(6));
 }
