@@ -23,6 +23,7 @@ struct bench_output {
   const char *const *figures; // names of the figures that are columns, likewise; NULL: all of the first row's
   const char *const
       *more_keys; // keys that only later rows have, NULL at the end: CSV has columns for them; may be NULL
+  const char *const *more_times;   // the same for figures of times that the first row may lack
   struct bench_progress *progress; // hidden before a line is printed; may be NULL
   // Private members from here on.
   FILE *csv_file;

@@ -1,4 +1,5 @@
-// CSV (RFC 4180). The columns are the keys and figures of the first row, and further keys that later rows may have.
+// CSV (RFC 4180). The columns are the keys and figures of the first row, and further keys and times that later rows may
+// have.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,11 @@ static bool is_distribution(const struct figure *figure) {
 static const char *const parts[] = {"mean", "min", "p50", "p95", "p99", "p999", "max"};
 enum { PARTS = sizeof parts / sizeof *parts };
 
+static void name_distribution(FILE *out, const char *name, const char *unit) {
+  for (int part = 0; part < PARTS; part++)
+    fprintf(out, ",%s_%s_%s", name, unit, parts[part]);
+}
+
 static void write_head(const struct bench_output *output, const struct figures_row *row) {
   FILE *out = output->csv_file;
   const char *key;
@@ -39,10 +45,15 @@ static void write_head(const struct bench_output *output, const struct figures_r
     const struct figure *figure = &row->figures[i];
     if (!is_distribution(figure))
       fprintf(out, ",%s_%s", figure->name, figure->unit);
-    for (int part = 0; part < PARTS && is_distribution(figure); part++)
-      fprintf(out, ",%s_%s_%s", figure->name, figure->unit, parts[part]);
+    else
+      name_distribution(out, figure->name, figure->unit);
     fprintf(out, ",%s_bound", figure->name);
   }
+  for (size_t i = 0; output->more_times && output->more_times[i]; i++)
+    if (!figures_find(row, output->more_times[i])) {
+      name_distribution(out, output->more_times[i], "us");
+      fprintf(out, ",%s_bound", output->more_times[i]);
+    }
   fputs(",slowest,refused\n", out);
 }
 
@@ -54,6 +65,9 @@ static json_t *remember(const struct bench_output *output, const struct figures_
   for (uint32_t i = 0; i < row->num_figures; i++)
     json_array_append_new(figures, json_pack("{s:s, s:b}", "name", row->figures[i].name, "distribution",
                                              is_distribution(&row->figures[i])));
+  for (size_t i = 0; output->more_times && output->more_times[i]; i++)
+    if (!figures_find(row, output->more_times[i]))
+      json_array_append_new(figures, json_pack("{s:s, s:b}", "name", output->more_times[i], "distribution", true));
   return json_pack("{s:o, s:o}", "keys", keys, "figures", figures);
 }
 

@@ -99,6 +99,18 @@ static void describe(struct job *job, const struct traffic_worker *worker) {
   json_object_set_new(job->figures.settings, "plan", patterns_of(job->config->plan));
 }
 
+// The times that only some patterns may have.
+static const char *const *times_of_gaps(const struct traffic_plan *plan) {
+  static const char *const times[] = {"gap_before", "gap_after", NULL};
+  bool before = false, after = false;
+  for (uint32_t i = 0; i < plan->num_patterns; i++) {
+    before |= plan->patterns[i].before_s > 0;
+    after |= plan->patterns[i].after_s > 0;
+  }
+  static const char *const only_before[] = {"gap_before", NULL};
+  return before && after ? times : before ? only_before : after ? times + 1 : NULL;
+}
+
 static int open_report(struct job *job, const struct traffic_worker *worker) {
   static const char *const keys[2][2][9] = {
       {{"step", "pattern", "op", "senders", "bytes"}, {"step", "pattern", "op", "senders", "from", "to", "bytes"}},
@@ -125,6 +137,7 @@ static int open_report(struct job *job, const struct traffic_worker *worker) {
   job->output.figures = columns;
   if (config->show_workers || config->show_pairs)
     job->output.more_keys = worker_keys + (config->show_workers ? 0 : 2);
+  job->output.more_times = times_of_gaps(config->plan);
   job->output.progress = &job->progress;
   rc = bench_output_begin(&job->output, &job->figures);
   job->reports = rc == 0;

@@ -248,7 +248,9 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   bench_output_init(&output, &with);
   output.out = fopen(table, "we");
   output.more_keys = (const char *const[]){"rank", NULL};
+  output.more_times = (const char *const[]){"latency", "gap_after", NULL};
   output.figures = (const char *const[]){"latency", "bandwidth", NULL};
+  assert_non_null(figures_add_times(&figures.rows[1], "gap_after", (const uint64_t[]){7000}, 1));
   json_object_set_new(figures.rows[1].keys, "rank", json_integer(7));
   assert_int_equal(bench_output_begin(&output, &figures), 0);
   bench_output_row(&output, &figures, &figures.rows[0]);
@@ -269,6 +271,9 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   assert_non_null(strstr(text, "\n0,WRITE,4096,,"));
   assert_non_null(strstr(text, ",4.5,9,11044880,,")); // counts are exact
   assert_non_null(strstr(text, "\n0,READ,8192,7,"));
+  assert_non_null(strstr(text, ",moved_bound,gap_after_us_mean,gap_after_us_min,"));
+  assert_non_null(strstr(text, ",11044880,,,,,,,,,,")); // the first row has none
+  assert_non_null(strstr(text, ",11044880,,7,7,7,7,7,7,7,,"));
   assert_non_null(strstr(text, ",\"rank 1 on \"\"b\"\", host\","));
   assert_non_null(strstr(read_file(prometheus), "weft_bench_latency"));
   figures_free(&figures);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """weft bench traffic runs patterns between workers, keeps their gaps, checks their bytes, and says what went wrong."""
+import csv
 import json
 import os
 import pathlib
@@ -144,6 +145,20 @@ class Runs(TrafficTest):
         rows = [row["keys"] for row in found["rows"] if row["figure"] == "latency"]
         self.assertEqual((len(rows), sum("rank" in keys for keys in rows), sum("from" in keys for keys in rows)),
                          (13, 4, 8))
+
+    def test_a_gap_that_only_the_second_pattern_has(self):
+        self.write("two.yaml", "traffic_patterns:\n- {matrix_file: ring.txt}\n"
+                   "- {matrix_file: back.txt, sleep_after_launch_sec: 0.001}\n")
+        self.passes("bench", "traffic", self.at / "two.yaml", *FEW, "--csv", self.at / "out.csv", "--json",
+                    self.at / "out.json")
+        with open(self.at / "out.csv", encoding="utf-8", newline="") as file:
+            first, second = csv.DictReader(file)
+        gap = next(figure for figure in patterns(self.load())[1]["figures"] if figure["name"] == "gap_after")
+        self.assertEqual((first["gap_after_us_mean"], float(second["gap_after_us_mean"])), ("", gap["value"]))
+        self.assertNotIn("gap_before_us_mean", first)
+        found = json.loads(self.passes("compare", self.at / "out.csv", self.at / "out.json", "--figure", "gap_after",
+                                       "--json"))
+        self.assertEqual([row["change_percent"] for row in found["rows"]], [0])
 
     def serve(self):
         store = subprocess.Popen([tool.WEFT, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True,
