@@ -176,13 +176,17 @@ int tls_handshake(struct tls *tls) {
   int result = SSL_do_handshake(tls->ssl);
   if (result != 1)
     return reason(tls, result);
+  // A listener that does not choose the offered key (RFC 8446, 4.1.1) shows a certificate instead: any certificate, as
+  // there is no CA here.
+  if (!tls_is_proved(tls))
+    return fail(WEFT_ERR_AUTH, "the peer does not share this side's secret: it offers a certificate instead");
   tls->done = true;
   OPENSSL_cleanse(tls->key, sizeof tls->key);
   return 0;
 }
 
 bool tls_is_proved(const struct tls *tls) {
-  return SSL_session_reused(tls->ssl); // its binder (RFC 8446, 4.2.11.2) was right
+  return SSL_session_reused(tls->ssl); // the key was chosen; its binder (RFC 8446, 4.2.11.2) was right
 }
 
 int tls_read(struct tls *tls, void *bytes, size_t size, size_t *got) {

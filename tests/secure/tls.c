@@ -2,6 +2,8 @@
 #include "secure/tls.h"
 
 #include <fcntl.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 #include <weft/err.h>
 
 #include "cmocka_all.h"
+#include "secure/certificate.h"
 
 enum { CALLER, LISTENER, TURNS = 100, LARGE = 3 << 20 };
 
@@ -91,6 +94,46 @@ static void test_other_protocol(void **state) {
   close_pair(&pair);
 }
 
+static bool use_certificate(SSL_CTX *context) {
+  char *private_key, *text;
+  assert_int_equal(certificate_make(other_key, &private_key, &text), 0);
+  BIO *pair_text = BIO_new_mem_buf(private_key, -1), *certificate_text = BIO_new_mem_buf(text, -1);
+  EVP_PKEY *pair = PEM_read_bio_PrivateKey(pair_text, NULL, NULL, NULL);
+  X509 *certificate = PEM_read_bio_X509(certificate_text, NULL, NULL, NULL);
+  bool used = SSL_CTX_use_certificate(context, certificate) == 1 && SSL_CTX_use_PrivateKey(context, pair) == 1;
+  X509_free(certificate);
+  EVP_PKEY_free(pair);
+  BIO_free(certificate_text);
+  BIO_free(pair_text);
+  secret_free(private_key);
+  free(text);
+  return used;
+}
+
+// A listener without the key that ignores the caller's key and shows a certificate.
+static void test_certificate_instead(void **state) {
+  int sockets[2], said = TLS_WANTS_READ;
+  struct tls *caller;
+  (void)state;
+  SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+  assert_non_null(context);
+  assert_true(use_certificate(context));
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets), 0);
+  assert_int_equal(tls_open(&caller, sockets[CALLER], true, "weft test 1", key), 0);
+  SSL *impostor = SSL_new(context);
+  assert_true(impostor && SSL_set_fd(impostor, sockets[LISTENER]));
+  for (int i = 0; i < TURNS && said > 0; i++) {
+    said = tls_handshake(caller);
+    SSL_accept(impostor);
+  }
+  assert_int_equal(said, WEFT_ERR_AUTH);
+  tls_close(caller);
+  SSL_free(impostor);
+  SSL_CTX_free(context);
+  close(sockets[CALLER]);
+  close(sockets[LISTENER]);
+}
+
 // A stranger that says anything else is told from one that hangs up.
 static void test_stranger(void **state) {
   static const char *const said[] = {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", ""};
@@ -151,8 +194,10 @@ static void test_hang_up(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_through),  cmocka_unit_test(test_other_key), cmocka_unit_test(test_other_protocol),
-      cmocka_unit_test(test_stranger), cmocka_unit_test(test_altered),   cmocka_unit_test(test_hang_up),
+      cmocka_unit_test(test_through),        cmocka_unit_test(test_other_key),
+      cmocka_unit_test(test_other_protocol), cmocka_unit_test(test_certificate_instead),
+      cmocka_unit_test(test_stranger),       cmocka_unit_test(test_altered),
+      cmocka_unit_test(test_hang_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
