@@ -299,6 +299,31 @@ static void a_revision_is_never_split(void **state) {
 }
 
 // A client may name a revision that is not there yet.
+// A reader of large values gets few at a time, so that it costs little memory.
+static void a_batch_ends_at_its_bytes(void **state) {
+  enum { VALUES = 4 };
+  struct core *core = *state;
+  struct core_watch watch = {.range = {bytes("a"), {"", 0}}, .wake = never_wake};
+  struct core_events events = {0};
+  char *value = malloc(CORE_BATCH_BYTES + 1);
+  assert_non_null(value);
+  memset(value, 'v', CORE_BATCH_BYTES);
+  value[CORE_BATCH_BYTES] = '\0';
+  for (int i = 0; i < VALUES; i++)
+    put(core, "a", value);
+  core_watch_add(core, &watch, 2);
+  for (size_t i = 1; i <= VALUES; i++) {
+    assert_true(watch.pending);
+    assert_int_equal(core_watch_take(core, &watch, 100, &events), CORE_OK);
+    assert_int_equal(events.count, i);
+    assert_int_equal(events.items[i - 1].revision, i + 1);
+  }
+  assert_false(watch.pending);
+  core_events_clear(&events);
+  core_watch_remove(core, &watch);
+  free(value);
+}
+
 static void a_watch_from_a_later_revision_waits_for_it(void **state) {
   struct core *core = *state;
   struct core_watch watch = {.range = {bytes("k"), {"", 1}}, .wake = count_wake};
@@ -457,6 +482,7 @@ int main(void) {
       TEST(leases_are_granted_as_by_etcd),
       TEST(a_watch_reads_the_past_and_then_the_present),
       TEST(a_revision_is_never_split),
+      TEST(a_batch_ends_at_its_bytes),
       TEST(a_watch_from_a_later_revision_waits_for_it),
       cmocka_unit_test(history_is_bounded_and_says_what_is_gone),
       cmocka_unit_test(history_is_bounded_in_bytes_too),

@@ -4,6 +4,7 @@
 #include "cmocka_all.h"
 #include "store/support/server_http.h"
 #include "support/entries.h"
+#include "support/wait.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +357,59 @@ static void a_slow_watcher_is_told_what_it_missed(void **state) {
   http_stream_close(&quick);
 }
 
+enum { LARGE_VALUES = 24, LARGE_DIGITS = 1 << 20 };
+
+// Puts large values, and opens a watch that is to get all of them in one message: when they are deleted in one
+// revision. Nobody reads that message, and it is more than sockets hold.
+static void open_on_large_values(void **state, struct http_stream *stream) {
+  char *body = malloc(LARGE_DIGITS + 64);
+  assert_non_null(body);
+  for (int i = 0; i < LARGE_VALUES; i++) {
+    int used = snprintf(body, 64, "{\"key\":\"k%03d\",\"value\":\"", i);
+    memset(body + used, 'A', LARGE_DIGITS);
+    strcpy(body + used + LARGE_DIGITS, "\"}");
+    assert_int_equal(http_request(url(state), "/v3/kv/put", body, NULL, NULL), 200);
+  }
+  free(body);
+  http_stream_open(stream, url(state),
+                   "{\"create_request\":{\"key\":\"AA==\",\"range_end\":\"AA==\",\"prev_kv\":true}}");
+  http_stream_expect(stream, "\"created\":true");
+}
+
+static void delete_all(void **state) {
+  assert_int_equal(
+      http_request(url(state), "/v3/kv/deleterange", "{\"key\":\"AA==\",\"range_end\":\"AA==\"}", NULL, NULL), 200);
+}
+
+static bool holds_much(void *server) {
+  return ((struct weft_store_server *)server)->held >= LARGE_VALUES * LARGE_DIGITS;
+}
+
+static bool holds_little(void *server) {
+  return ((struct weft_store_server *)server)->held < LARGE_DIGITS;
+}
+
+static void events_that_nobody_reads_are_counted(void **state) {
+  struct http_stream stream;
+  open_on_large_values(state, &stream);
+  delete_all(state);
+  assert_true(support_wait(holds_much, *state, SUPPORT_DEADLINE_MS));
+  http_stream_close(&stream);
+  assert_true(support_wait(holds_little, *state, SUPPORT_DEADLINE_MS));
+}
+
+static void a_stream_ends_if_there_is_no_room_for_its_events(void **state) {
+  struct weft_store_server *server = *state;
+  struct http_stream stream;
+  open_on_large_values(state, &stream);
+  server->held += SERVER_MAX_HELD - LARGE_DIGITS;
+  delete_all(state);
+  http_stream_expect(&stream, "0\r\n\r\n"); // the last chunk (RFC 9112, 7.1)
+  http_stream_close(&stream);
+  server->held -= SERVER_MAX_HELD - LARGE_DIGITS;
+  put(state, "YQ==");
+}
+
 enum { WATCHES = 1000, CONNECTIONS = 300 };
 
 static void send_put(struct http_stream *connection) {
@@ -456,6 +510,8 @@ int main(void) {
       TEST(a_filter_hides_what_it_names_and_nothing_behind_it),
       TEST(an_expired_lease_reaches_a_watch),
       TEST(a_slow_watcher_is_told_what_it_missed),
+      TEST(events_that_nobody_reads_are_counted),
+      TEST(a_stream_ends_if_there_is_no_room_for_its_events),
       TEST(a_thousand_watches_and_three_hundred_connections_are_served),
       TEST(a_client_that_left_leaves_nothing),
       cmocka_unit_test(stop_ends_open_watches),

@@ -16,6 +16,7 @@ enum {
   CORE_MAX_TXN_OPS = 128,       // per list of a transaction, as in etcd
   CORE_MAX_TXN_BYTES = 3 << 19, // bytes of keys and values in a transaction; etcd limits a whole request to this
   CORE_MAX_ANSWER = 64 << 20,   // bytes of keys and values in one answer
+  CORE_BATCH_BYTES = 1 << 20,   // bytes of keys and values after which a watch's batch takes no further revision
   CORE_KEY_COST = 160,          // approximate bytes of a key in addition to its name and value
   CORE_MIN_TTL_S = 2,           // etcd's minimum, with its default election time: a shorter request gets this
 };
@@ -223,8 +224,9 @@ struct core_watch {
 void core_watch_add(struct core *core, struct core_watch *watch, int64_t from);
 void core_watch_remove(struct core *core, struct core_watch *watch);
 
-// Adds the watch's next events to `out`: whole revisions, until there are `enough` events or no more. Clears `pending`
-// when all were taken. COMPACTED: the history does not have the next events any more; the watch can only be removed.
+// Adds the watch's next events to `out`: whole revisions, until there are `enough` events, CORE_BATCH_BYTES of present
+// and previous states, or no more events. Clears `pending` when all were taken. COMPACTED: the history does not have
+// the next events any more; the watch can only be removed.
 enum core_status core_watch_take(struct core *core, struct core_watch *watch, size_t enough, struct core_events *out);
 
 #endif

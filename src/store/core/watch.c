@@ -88,17 +88,23 @@ void core_events_clear(struct core_events *events) {
   *events = (struct core_events){0};
 }
 
+static size_t size_of(const struct core_record *record) {
+  return record ? record->key_size + record->value_size : 0;
+}
+
 enum core_status core_watch_take(struct core *core, struct core_watch *watch, size_t enough, struct core_events *out) {
   if (watch->pending && watch->next < core->history.first)
     return CORE_COMPACTED;
-  size_t before = out->count;
+  size_t before = out->count, bytes = 0;
   uint64_t start = watch->next;
   int64_t revision = 0;
   for (; advance(core, watch); watch->next++) {
     const struct core_event *event = core_history_at(&core->history, watch->next);
-    if (out->count - before >= enough && event->revision != revision)
+    bool full = out->count - before >= enough || bytes >= CORE_BATCH_BYTES;
+    if (full && event->revision != revision)
       break;
     revision = event->revision;
+    bytes += size_of(event->now) + size_of(event->prev);
     if (!add(out, event)) {
       truncate(out, before);
       watch->next = start;

@@ -59,6 +59,7 @@ struct server_stream {
   uint64_t number; // from 1; never used again
   int fd;
   size_t sent; // bytes sent of gateway.out
+  size_t held; // bytes of gateway.out that are counted in server->held
   bool suspended;
   bool gone; // the client has closed the connection
   LIST_ENTRY(server_stream) link;

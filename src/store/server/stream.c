@@ -8,8 +8,8 @@
 #include <sys/epoll.h>
 
 enum {
-  BLOCK = 32 << 10,        // bytes that libmicrohttpd requests at a time
-  KEEP_BUFFER = 256 << 10, // a stream gives larger buffers back when they are sent
+  BLOCK = 32 << 10,       // bytes that libmicrohttpd requests at a time
+  KEEP_BUFFER = 16 << 10, // a stream gives larger buffers back when they are sent; smaller ones are not counted
 };
 
 void server_stream_resume(struct server_stream *stream) {
@@ -52,18 +52,36 @@ void server_stream_close(struct server_stream *stream) {
   epoll_ctl(stream->server->reactor_epoll, EPOLL_CTL_DEL, stream->fd, NULL);
   LIST_REMOVE(stream, link);
   gateway_stream_close(&stream->gateway);
+  stream->server->held -= stream->held;
   free(stream);
+}
+
+// Counts the buffer of the stream in server->held. A revision is sent as a whole, so one message may be large, and a
+// client that does not read keeps it here. Without room the stream ends; its client may open it again.
+static void hold(struct server_stream *stream) {
+  struct weft_store_server *server = stream->server;
+  size_t size = stream->gateway.out.capacity > KEEP_BUFFER ? stream->gateway.out.capacity : 0;
+  server->held -= stream->held;
+  stream->held = size <= SERVER_MAX_HELD - server->held ? size : 0;
+  server->held += stream->held;
+  if (stream->held < size)
+    stream->gateway.broken = true;
+}
+
+static void fill(struct server_stream *stream) {
+  struct text *out = &stream->gateway.out;
+  if (out->capacity > KEEP_BUFFER)
+    text_free(out);
+  out->size = 0;
+  stream->sent = 0;
+  gateway_stream_fill(&stream->gateway);
+  hold(stream);
 }
 
 static ssize_t next_bytes(struct server_stream *stream, char *buffer, size_t max) {
   struct text *out = &stream->gateway.out;
-  if (stream->sent == out->size) {
-    if (out->capacity > KEEP_BUFFER)
-      text_free(out);
-    out->size = 0;
-    stream->sent = 0;
-    gateway_stream_fill(&stream->gateway);
-  }
+  if (stream->sent == out->size)
+    fill(stream);
   if (stream->gone || stream->gateway.broken || stream->server->stopping)
     return MHD_CONTENT_READER_END_OF_STREAM;
   size_t size = out->size - stream->sent;
