@@ -230,6 +230,22 @@ static void a_lease_ends_at_its_time_with_all_its_keys_in_one_revision(void **st
   assert_int_equal(core_lease_revoke(core, id), CORE_LEASE_NOT_FOUND);
 }
 
+static void time_in_which_the_store_was_stopped_does_not_count(void **state) {
+  struct core *core = *state;
+  int64_t id = 0, ttl = 10;
+  assert_int_equal(core_lease_next_check(core, 0), UINT64_MAX);
+  assert_int_equal(core_lease_note_pause(core, 100 * SECOND), 0); // there was nothing to check
+  assert_int_equal(core_lease_grant(core, 100 * SECOND, &id, &ttl), CORE_OK);
+  assert_int_equal(core_lease_note_pause(core, 104 * SECOND), 3 * SECOND); // stopped before the first check
+  assert_int_equal(core_lease_next_check(core, 104 * SECOND), 105 * SECOND);
+  assert_int_equal(core_lease_note_pause(core, 106 * SECOND), 0); // late, as on a busy machine
+  assert_int_equal(core_lease_next_check(core, 106 * SECOND), 107 * SECOND);
+  assert_int_equal(core_lease_note_pause(core, 157 * SECOND), 50 * SECOND);
+  assert_int_equal(core_lease_note_pause(core, 157 * SECOND), 0); // counted once
+  assert_int_equal(core_lease_next_expiry(core), 163 * SECOND);
+  assert_int_equal(core_lease_next_check(core, 162 * SECOND + SECOND / 2), 163 * SECOND);
+}
+
 static void leases_are_granted_as_by_etcd(void **state) {
   struct core *core = *state;
   int64_t id = 7, ttl = 1;
@@ -479,6 +495,7 @@ int main(void) {
       TEST(a_refused_transaction_changes_nothing),
       TEST(ranges_end_where_they_say),
       TEST(a_lease_ends_at_its_time_with_all_its_keys_in_one_revision),
+      TEST(time_in_which_the_store_was_stopped_does_not_count),
       TEST(leases_are_granted_as_by_etcd),
       TEST(a_watch_reads_the_past_and_then_the_present),
       TEST(a_revision_is_never_split),

@@ -1,10 +1,15 @@
 // The store inside a process: order and completeness of watches, threads, leases, and closing during operations.
+#include "base/time/clock.h"
 #include "cmocka_all.h"
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <weft/store.h>
 
 enum { DEADLINE_MS = 60000, MAX_SEEN = 20000 };
@@ -313,6 +318,58 @@ static void close_of_the_store_ends_its_watches(void **state) {
   weft_store_watch_close(some);
 }
 
+enum { STOPPED_MS = 3500 }; // longer than the lease
+
+static void sleep_ms(int ms) {
+  poll(NULL, 0, ms);
+}
+
+// Renews a lease until this process has been stopped for a while, and some times more. Returns what to exit with.
+static int renew_across_a_stop(int began) {
+  weft_store_t *store;
+  int64_t lease;
+  struct weft_store_list *list;
+  uint64_t before_ns = clock_ns(), deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  if (weft_store_open_local(&store) != 0 || weft_store_lease_grant(store, 2, &lease, NULL) != 0 ||
+      weft_store_put(store, "key", "", 0, lease, NULL) != 0 || write(began, "x", 1) != 1)
+    return 2;
+  for (int left = -1; left != 0; left -= left > 0) {
+    if (clock_passed(deadline_ns))
+      return 5;
+    sleep_ms(100);
+    uint64_t now_ns = clock_ns();
+    if (left < 0 && now_ns - before_ns > (STOPPED_MS - 500) * UINT64_C(1000000))
+      left = 5;
+    before_ns = now_ns;
+    if (weft_store_lease_keepalive(store, lease, NULL) != 0)
+      return 3;
+  }
+  if (weft_store_range(store, "key", false, 0, &list) != 0 || list->count != 1)
+    return 4;
+  weft_store_list_free(list);
+  weft_store_close(store);
+  return 0;
+}
+
+static void a_lease_survives_a_stop_of_its_process(void **state) {
+  (void)state;
+  int began[2], status = -1;
+  char byte;
+  assert_int_equal(pipe(began), 0);
+  pid_t child = fork();
+  if (child == 0)
+    _exit(renew_across_a_stop(began[1]));
+  close(began[1]);
+  assert_int_equal(read(began[0], &byte, 1), 1);
+  assert_int_equal(kill(child, SIGSTOP), 0);
+  sleep_ms(STOPPED_MS); // what is tested is that this time does not count
+  assert_int_equal(kill(child, SIGCONT), 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  close(began[0]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(reads_what_was_put, setup, teardown),
@@ -324,6 +381,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(threads_write_and_each_watch_sees_each_revision_once, setup, teardown),
       cmocka_unit_test_setup_teardown(no_callback_runs_after_close_in_the_middle_of_events, setup, teardown),
       cmocka_unit_test(close_of_the_store_ends_its_watches),
+      cmocka_unit_test(a_lease_survives_a_stop_of_its_process),
   };
   return cmocka_run_group_tests_name("local store", tests, NULL, NULL);
 }

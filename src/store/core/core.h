@@ -174,8 +174,14 @@ enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id
 // Ends a lease; its keys are deleted in one revision.
 enum core_status core_lease_revoke(struct core *core, int64_t id);
 
-// Extends each lease by this time: the store itself was stopped, so that no client could renew a lease.
-void core_lease_extend(struct core *core, uint64_t ns);
+// If the owner is more than a second late for the check that core_lease_next_check() announced, or for one a second
+// after the first grant, its process was stopped, so that no client could renew a lease: extends each lease by this
+// time, and returns it. Otherwise 0. The owner calls this before it does anything else with leases.
+uint64_t core_lease_note_pause(struct core *core, uint64_t now_ns);
+
+// The time of the owner's next check: that of the next expiry, but a second from now at the latest; UINT64_MAX: there
+// are no leases.
+uint64_t core_lease_next_check(struct core *core, uint64_t now_ns);
 
 // Revokes each lease whose time has passed.
 enum core_status core_lease_expire(struct core *core, uint64_t now_ns);

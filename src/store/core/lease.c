@@ -99,6 +99,8 @@ enum core_status core_lease_grant(struct core *core, uint64_t now_ns, int64_t *i
     free(lease);
     return CORE_NO_MEMORY;
   }
+  if (core->check_ns == 0) // the owner has not come to plan a check yet
+    core->check_ns = now_ns + NS_PER_S;
   *id = lease->id;
   *ttl_s = lease->ttl_s;
   return CORE_OK;
@@ -178,9 +180,20 @@ enum core_status core_lease_revoke(struct core *core, int64_t id) {
   return revoke(core, index);
 }
 
-void core_lease_extend(struct core *core, uint64_t ns) {
+uint64_t core_lease_note_pause(struct core *core, uint64_t now_ns) {
+  if (core->check_ns == 0 || now_ns <= core->check_ns + NS_PER_S)
+    return 0;
+  uint64_t late_ns = now_ns - core->check_ns;
   for (size_t i = 0; i < core->num_leases; i++)
-    core->leases[i]->deadline_ns += ns;
+    core->leases[i]->deadline_ns += late_ns;
+  core->check_ns = now_ns;
+  return late_ns;
+}
+
+uint64_t core_lease_next_check(struct core *core, uint64_t now_ns) {
+  uint64_t expiry = core_lease_next_expiry(core), latest = now_ns + NS_PER_S;
+  core->check_ns = core->num_leases == 0 ? 0 : expiry < latest ? expiry : latest;
+  return core->check_ns ? core->check_ns : UINT64_MAX;
 }
 
 enum core_status core_lease_expire(struct core *core, uint64_t now_ns) {

@@ -35,6 +35,7 @@ struct core {
   struct core_lease **leases; // sorted by id
   size_t num_leases;
   size_t max_leases;
+  uint64_t check_ns;          // when the owner has to check the leases; 0: there were none
   struct core_watch *watches; // newest first
 };
 

@@ -112,6 +112,7 @@ static int lease_grant(weft_store_t *store, int64_t ttl_s, int64_t *lease, int64
   struct local *local = local_of(store);
   int64_t id = 0, granted = ttl_s;
   lock(local);
+  local_note_pause(local);
   enum core_status status = core_lease_grant(local->core, clock_ns(), &id, &granted);
   pthread_cond_signal(&local->work); // it may be the next to expire
   unlock(local);
@@ -127,6 +128,7 @@ static int lease_keepalive(weft_store_t *store, int64_t lease, int64_t *ttl_s) {
   struct local *local = local_of(store);
   int64_t ttl;
   lock(local);
+  local_note_pause(local);
   enum core_status status = core_lease_keepalive(local->core, clock_ns(), lease, &ttl);
   unlock(local);
   if (status == CORE_OK && ttl_s)
@@ -138,6 +140,7 @@ static int lease_ttl(weft_store_t *store, int64_t lease, int64_t *ttl_s) {
   struct local *local = local_of(store);
   struct core_lease_state state;
   lock(local);
+  local_note_pause(local);
   enum core_status status = core_lease_state(local->core, clock_ns(), lease, false, &state);
   unlock(local);
   if (status == CORE_OK)

@@ -58,6 +58,9 @@ void local_watch_free(weft_store_watch_t *watch);
 // Ends a watch because the store is being closed; the owner keeps the handle.
 void local_watch_end(struct local_watch *watch);
 
+// Called before leases are used: core_lease_note_pause(). With the lock.
+void local_note_pause(struct local *local);
+
 // The store's thread: expires leases and delivers events, until `stopping`.
 void *local_thread(void *arg);
 

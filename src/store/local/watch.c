@@ -126,17 +126,29 @@ static void serve(struct local *local) {
   pthread_cond_broadcast(&local->idle);
 }
 
+void local_note_pause(struct local *local) {
+  uint64_t late_ns = core_lease_note_pause(local->core, clock_ns());
+  if (late_ns > 0)
+    log_info("local store: no lease could be renewed for %.1f s: they are extended by that time",
+             (double)late_ns / 1e9);
+}
+
+// Returns when to do so again.
+static uint64_t expire_leases(struct local *local) {
+  local_note_pause(local);
+  enum core_status status = core_lease_expire(local->core, clock_ns());
+  uint64_t next = core_lease_next_check(local->core, clock_ns());
+  if (status == CORE_OK)
+    return next;
+  log_warn("no memory to delete the keys of an expired lease; trying again");
+  return clock_ns() + RETRY_NS;
+}
+
 void *local_thread(void *arg) {
   struct local *local = arg;
   pthread_mutex_lock(&local->lock);
   while (!local->stopping) {
-    uint64_t wait_until = UINT64_MAX;
-    if (core_lease_expire(local->core, clock_ns()) == CORE_OK) {
-      wait_until = core_lease_next_expiry(local->core);
-    } else {
-      log_warn("no memory to delete the keys of an expired lease; trying again");
-      wait_until = clock_ns() + RETRY_NS;
-    }
+    uint64_t wait_until = expire_leases(local);
     if (!TAILQ_EMPTY(&local->ready)) {
       serve(local);
     } else if (wait_until == UINT64_MAX) {

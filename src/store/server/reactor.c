@@ -14,27 +14,23 @@ enum {
   BATCH = 64,
   RETRY_NS = 100000000, // after memory ran out
   AT_ONCE = 16,         // callers, then it is the others' turn
-  LOOK_NS = 1000000000, // between two looks at leases, however long they have to go,
-  LATE_NS = 1000000000, // and so late a look shows that the process was stopped, or its host
 };
 
 #define OF_WAKE  0 // numbers in the epoll set of descriptors that belong to no stream
 #define OF_LOBBY UINT64_MAX
 
 void server_note_standstill(struct weft_store_server *server) {
-  uint64_t now = clock_ns();
-  if (server->look_ns == 0 || now <= server->look_ns + LATE_NS)
-    return;
-  log_info("%s: was stopped for %.1f s: leases are extended by that time", server->url,
-           (double)(now - server->look_ns) / 1e9);
-  core_lease_extend(server->gateway.core, now - server->look_ns);
-  server->look_ns = now;
+  uint64_t late_ns = core_lease_note_pause(server->gateway.core, clock_ns());
+  if (late_ns > 0)
+    log_info("%s: was stopped for %.1f s: leases are extended by that time", server->url, (double)late_ns / 1e9);
 }
 
 // Expires the leases that are due; returns when to do so again.
 static uint64_t expire_leases(struct weft_store_server *server) {
-  if (core_lease_expire(server->gateway.core, clock_ns()) == CORE_OK)
-    return core_lease_next_expiry(server->gateway.core);
+  enum core_status status = core_lease_expire(server->gateway.core, clock_ns());
+  uint64_t next = core_lease_next_check(server->gateway.core, clock_ns());
+  if (status == CORE_OK)
+    return next;
   log_warn("%s: no memory to delete the keys of an expired lease; trying again", server->url);
   return clock_ns() + RETRY_NS;
 }
@@ -43,10 +39,7 @@ static uint64_t expire_leases(struct weft_store_server *server) {
 static uint64_t expire(struct weft_store_server *server) {
   server_note_standstill(server);
   uint64_t leases = expire_leases(server), gate = server_gate_expire(&server->gate, clock_ns());
-  uint64_t look = clock_ns() + LOOK_NS;
-  server->look_ns = leases == UINT64_MAX ? 0 : leases < look ? leases : look;
-  uint64_t next = server->look_ns ? server->look_ns : UINT64_MAX;
-  return next < gate ? next : gate;
+  return leases < gate ? leases : gate;
 }
 
 static void note_gone(struct weft_store_server *server, uint64_t number) {

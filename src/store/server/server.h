@@ -43,7 +43,6 @@ struct weft_store_server {
   LIST_HEAD(, server_stream) streams;
   uint64_t next_stream;
   bool stopping;
-  uint64_t look_ns; // the latest time at which the reactor has to check the leases; 0: there are none
   struct server_gate gate;
 
   int reactor_epoll; // the sockets of streams, each with its number, `reactor_wake` with number 0, and the lobby
@@ -91,8 +90,7 @@ struct MHD_Response *server_stream_response(struct server_stream *stream);
 int server_reactor_start(struct weft_store_server *server);
 void server_reactor_stop(struct weft_store_server *server);
 
-// Called before leases are checked: if this process was stopped, extends the leases by that time, since nobody could
-// renew them. With the server's lock held.
+// Called before leases are used: core_lease_note_pause(). With the server's lock held.
 void server_note_standstill(struct weft_store_server *server);
 
 // Makes the reactor check the leases and the connections again. [any]
