@@ -2,8 +2,10 @@
 #ifndef STORE_CLIENT_STATUS_H
 #define STORE_CLIENT_STATUS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // What the client may do about a failed request.
 enum client_remedy {
@@ -17,6 +19,13 @@ enum client_remedy {
 // is not 200.
 int client_status_fail(const char *endpoint, const char *path, long status, const char *body, size_t size,
                        enum client_remedy *remedy);
+
+// The gRPC code and the text of an answer or a message that reports an error, in any of the forms that gateways give
+// it. False: it has no such text, or a code that is no number.
+bool client_status_read(const json_t *answer, int64_t *code, const char **text);
+
+// The error that a text of etcd means if it comes without a code; UNREACHABLE: the text is not known.
+int client_status_of_text(const char *text);
 
 // The same for a gRPC code and its message, which an answer or a stream may contain.
 int client_status_grpc(const char *endpoint, int code, const char *message, enum client_remedy *remedy);

@@ -11,17 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// {"error":{"grpc_code":14,"message":"..."}} of etcd up to 3.5, {"error":{"code":14,"message":"..."}} from 3.6 on (and
-// Debian's 3.5, which has its grpc-gateway), or {"error":"...","code":14} as for a plain request.
 static int read_error(const json_t *message, const char *endpoint) {
-  const json_t *error = json_object_get(message, "error");
-  bool nested = json_is_object(error);
-  const char *text = json_string_value(nested ? json_object_get(error, "message") : error);
+  const char *text;
   int64_t code = 0;
-  const char *name = json_object_get(error, "grpc_code") ? "grpc_code" : "code"; // of a string: "code"
-  int err = client_json_int(nested ? error : message, name, &code);
   enum client_remedy remedy;
-  if (err || !text || code <= 0 || code > INT8_MAX)
+  if (!client_status_read(message, &code, &text) || code <= 0 || code > INT8_MAX)
     return fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: an error without code or text");
   return client_status_grpc(endpoint, (int)code, text, &remedy);
 }
@@ -44,7 +38,7 @@ static int read_state(const json_t *result, struct client_message *out) {
     err = client_json_int(result, "compact_revision", &out->compact_revision);
   const char *reason = json_string_value(json_object_get(result, "cancel_reason"));
   snprintf(out->reason, sizeof out->reason, "%s", reason ? reason : "no reason given");
-  if (!err && out->created && out->revision <= 0)
+  if (!err && out->created && (out->revision <= 0 || out->revision == INT64_MAX))
     err = fail(WEFT_ERR_PROTOCOL, "malformed message of a watch: created without a revision");
   return err;
 }

@@ -116,7 +116,7 @@ int client_wire_revision(const json_t *answer, int64_t *revision) {
   int err = client_json_object(answer, "header", &header);
   if (!err)
     err = client_json_int(header, "revision", revision);
-  if (!err && *revision <= 0)
+  if (!err && (*revision <= 0 || *revision == INT64_MAX)) // there is always a next one
     err = fail(WEFT_ERR_PROTOCOL, "malformed answer: no revision in its header");
   return err;
 }
@@ -130,7 +130,7 @@ static int read_numbers(const json_t *object, struct weft_store_kv *kv) {
     err = client_json_int(object, "version", &kv->version);
   if (!err)
     err = client_json_int(object, "lease", &kv->lease);
-  if (!err && kv->mod_revision <= 0)
+  if (!err && (kv->mod_revision <= 0 || kv->mod_revision == INT64_MAX))
     err = fail(WEFT_ERR_PROTOCOL, "malformed answer: a key without mod_revision");
   return err;
 }

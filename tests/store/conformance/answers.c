@@ -3,58 +3,9 @@
 #include "base/random.h"
 #include "conformance/suite.h"
 #include "store/client/stream.h"
-#include <arpa/inet.h>
-#include <pthread.h>
+#include "store/support/scripted.h"
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-struct server {
-  int listener;
-  pthread_t thread;
-  char url[64];
-  const char *answer; // the whole of it, HTTP and all
-  size_t size;
-};
-
-// Takes one connection after the other, until the listener is shut down: reads the request, gives the answer, closes.
-static void *serve(void *arg) {
-  struct server *server = arg;
-  for (int fd; (fd = accept(server->listener, NULL, NULL)) >= 0;) {
-    char request[4096];
-    size_t size = 0;
-    ssize_t got;
-    while (size < sizeof request - 1 && (got = recv(fd, request + size, sizeof request - 1 - size, 0)) > 0) {
-      size += (size_t)got;
-      request[size] = '\0';
-      if (strstr(request, "\r\n\r\n") && request[size - 1] == '}')
-        break;
-    }
-    send(fd, server->answer, server->size, MSG_NOSIGNAL);
-    close(fd);
-  }
-  return NULL;
-}
-
-static void start_server(struct server *server, const char *answer, size_t size) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof address;
-  server->answer = answer;
-  server->size = size;
-  server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  assert_int_equal(bind(server->listener, (struct sockaddr *)&address, length), 0);
-  assert_int_equal(listen(server->listener, 8), 0);
-  assert_int_equal(getsockname(server->listener, (struct sockaddr *)&address, &length), 0);
-  snprintf(server->url, sizeof server->url, "http://127.0.0.1:%u", ntohs(address.sin_port));
-  assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
-}
-
-static void stop_server(struct server *server) {
-  shutdown(server->listener, SHUT_RDWR);
-  pthread_join(server->thread, NULL);
-  close(server->listener);
-}
 
 static weft_store_t *open_on(const char *url) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
@@ -66,6 +17,7 @@ static weft_store_t *open_on(const char *url) {
 }
 
 #define HTTP(status, body) "HTTP/1.1 " status "\r\nConnection: close\r\n\r\n" body
+#define LEARNER            "rpc not supported for learner"
 #define HEADER             "\"header\":{\"revision\":\"5\"}"
 
 static void answers_to_a_range_are_checked(void **state) {
@@ -106,13 +58,25 @@ static void answers_to_a_range_are_checked(void **state) {
        "no such thing"},
       {HTTP("400 Bad", "{ \"code\": 3, \"message\": \"no such thing\", \"details\": []}"), WEFT_ERR_INVALID,
        "no such thing"},
+      {HTTP("408 Request Timeout", "{\"code\":1,\"message\":\"grpc: the client connection is closing\"}"),
+       WEFT_ERR_UNREACHABLE, "is closing"},
+      {HTTP("429 Too Many Requests", "{\"code\":8,\"message\":\"etcdserver: too many requests\"}"),
+       WEFT_ERR_UNREACHABLE, "too many requests"},
+      // A learner's, by etcd 3.4 and by later ones; the last two as answers of streams, of which a keepalive is one.
+      {HTTP("503 Unavailable", "{\"code\":14,\"message\":\"etcdserver: " LEARNER "\"}"), WEFT_ERR_UNREACHABLE, LEARNER},
+      {HTTP("400 Bad", "{\"code\":9,\"message\":\"etcdserver: " LEARNER "\"}"), WEFT_ERR_UNREACHABLE, LEARNER},
+      {HTTP("503 Unavailable", "{\"error\":{\"grpc_code\":14,\"message\":\"etcdserver: " LEARNER "\"}}"),
+       WEFT_ERR_UNREACHABLE, LEARNER},
+      {HTTP("400 Bad", "{\"error\":{\"code\":9,\"message\":\"etcdserver: " LEARNER "\"}}"), WEFT_ERR_UNREACHABLE,
+       LEARNER},
+      {HTTP("200 OK", "{\"header\":{\"revision\":\"9223372036854775807\"}}"), WEFT_ERR_PROTOCOL, "revision"},
       {"SSH-2.0-OpenSSH_9.2\r\n", WEFT_ERR_PROTOCOL, "HTTP"},
       {"", WEFT_ERR_UNREACHABLE, "mpty reply"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    struct server server;
+    struct scripted server;
     struct weft_store_list *list = NULL;
-    start_server(&server, cases[i].answer, strlen(cases[i].answer));
+    scripted_start(&server, &(struct scripted_answer){.text = cases[i].answer}, 1);
     weft_store_t *store = open_on(server.url);
     int err = weft_store_range(store, "a", false, 0, &list);
     if (err != cases[i].err || (err && !strstr(weft_last_error(), cases[i].word)))
@@ -122,7 +86,31 @@ static void answers_to_a_range_are_checked(void **state) {
     else
       weft_store_list_free(list);
     weft_store_close(store);
-    stop_server(&server);
+    scripted_stop(&server);
+  }
+}
+
+// The member has not begun with the request, so that another one may get it, even if it modifies.
+static void a_put_goes_on_to_the_next_member_if_this_one_refuses_it(void **state) {
+  (void)state;
+  static const char *const refusals[] = {
+      HTTP("503 Unavailable", "{\"code\":14,\"message\":\"etcdserver: " LEARNER "\"}"),
+      HTTP("503 Unavailable", "{\"code\":14,\"message\":\"etcdserver: no leader\"}"),
+      HTTP("429 Too Many Requests", "{\"code\":8,\"message\":\"etcdserver: too many requests\"}"),
+  };
+  for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+    struct scripted first, second;
+    char endpoints[160];
+    int64_t revision = 0;
+    scripted_start(&first, &(struct scripted_answer){.text = refusals[i]}, 1);
+    scripted_start(&second, &(struct scripted_answer){.text = HTTP("200 OK", "{" HEADER "}")}, 1);
+    snprintf(endpoints, sizeof endpoints, "%s,%s", first.url, second.url);
+    weft_store_t *store = open_on(endpoints);
+    assert_ok(weft_store_put(store, "a", "1", 1, 0, &revision));
+    assert_int_equal(revision, 5);
+    weft_store_close(store);
+    scripted_stop(&first);
+    scripted_stop(&second);
   }
 }
 
@@ -130,17 +118,17 @@ static void an_answer_without_end_is_cut_off(void **state) {
   (void)state;
   enum { SIZE = 40 << 20 };
   static const char head[] = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
-  struct server server;
+  struct scripted server;
   struct weft_store_list *list;
   char *answer = test_malloc(SIZE);
   memset(answer, ' ', SIZE);
   memcpy(answer, head, sizeof head - 1);
-  start_server(&server, answer, SIZE);
+  scripted_start(&server, &(struct scripted_answer){.text = answer, .size = SIZE}, 1);
   weft_store_t *store = open_on(server.url);
   assert_fails(WEFT_ERR_PROTOCOL, weft_store_range(store, "a", false, 0, &list));
   assert_non_null(strstr(weft_last_error(), "more than"));
   weft_store_close(store);
-  stop_server(&server);
+  scripted_stop(&server);
   test_free(answer);
 }
 
@@ -232,6 +220,7 @@ static void bad_options_are_refused_with_what_would_be_right(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(answers_to_a_range_are_checked),
+      cmocka_unit_test(a_put_goes_on_to_the_next_member_if_this_one_refuses_it),
       cmocka_unit_test(an_answer_without_end_is_cut_off),
       cmocka_unit_test(broken_messages_of_a_watch_do_no_harm),
       cmocka_unit_test(an_error_in_a_watch_is_told_in_its_own_words),
