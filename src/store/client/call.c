@@ -57,6 +57,8 @@ static int get_token(struct client *client, const char *endpoint, uint64_t deadl
 }
 
 // One endpoint's part of a call: gets a token where one is needed, once more when etcd does not know it any longer.
+// That takes no more than the endpoint's share of the time: the request is not sent yet, so another endpoint may get
+// it.
 static int ask_endpoint(struct client *client, const char *endpoint, const struct client_request *request,
                         uint64_t deadline_ns, json_t **answer, enum client_remedy *remedy) {
   char authorization[CLIENT_MAX_TOKEN + 8];
@@ -64,7 +66,8 @@ static int ask_endpoint(struct client *client, const char *endpoint, const struc
     *remedy = CLIENT_FINAL;
     int err = 0;
     if (!client_auth_header(client, endpoint, authorization)) {
-      err = get_token(client, endpoint, deadline_ns, remedy);
+      uint64_t share_ns = clock_ns() + clock_left_ns(deadline_ns) / client->num_endpoints;
+      err = get_token(client, endpoint, share_ns, remedy);
       client_auth_header(client, endpoint, authorization);
     }
     if (!err)

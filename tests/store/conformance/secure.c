@@ -2,6 +2,7 @@
 #include "conformance/suite.h"
 #include "support/etcd.h"
 #include "support/events.h"
+#include "support/relay.h"
 #include "support/temporary.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +11,20 @@
 
 static const char *url;
 
-static weft_store_t *open_as(const char *user, const char *password) {
+static weft_store_t *open_at(const char *endpoints, const char *user, const char *password,
+                             uint32_t request_timeout_ms) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   weft_store_t *store = NULL;
-  options.endpoints = url;
+  options.endpoints = endpoints;
   options.user = user;
   options.password = password;
-  options.request_timeout_ms = 30000;
+  options.request_timeout_ms = request_timeout_ms;
   assert_ok(weft_store_open(&store, &options));
   return store;
+}
+
+static weft_store_t *open_as(const char *user, const char *password) {
+  return open_at(url, user, password, 30000);
 }
 
 static void post(const char *path, const char *body) {
@@ -109,6 +115,20 @@ static void a_token_that_etcd_forgot_is_asked_for_again(void **state) {
   weft_store_close(store);
   assert_int_equal(support_events_count(&events, WEFT_STORE_EVENT_RESET), 0);
   support_events_free(&events);
+}
+
+// It does not take the whole time of a put that was not sent yet.
+static void a_token_comes_from_the_next_endpoint_if_the_first_is_silent(void **state) {
+  const struct support_etcd *etcd = *state;
+  char endpoints[128];
+  struct support_relay *relay = support_relay_start(etcd->port);
+  assert_non_null(relay);
+  support_relay_hold(relay, true);
+  snprintf(endpoints, sizeof endpoints, "http://127.0.0.1:%u,%s", support_relay_port(relay), url);
+  weft_store_t *store = open_at(endpoints, "root", "secret", 8000);
+  suite_put(store, "/weft/s/a", "1", 0);
+  weft_store_close(store);
+  support_relay_stop(relay);
 }
 
 struct tls {
@@ -202,6 +222,7 @@ int main(void) {
       cmocka_unit_test(a_wrong_password_is_refused_with_advice),
       cmocka_unit_test(no_user_is_told_to_give_one),
       cmocka_unit_test(a_token_that_etcd_forgot_is_asked_for_again),
+      cmocka_unit_test(a_token_comes_from_the_next_endpoint_if_the_first_is_silent),
   };
   const struct CMUnitTest certificates[] = {
       cmocka_unit_test(certificates_on_both_sides_make_a_connection),
