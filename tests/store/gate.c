@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -95,6 +96,19 @@ static void an_address_is_the_same_in_both_families(void **state) {
   expect_cut(1);
 }
 
+// A host has all addresses of a /64 network.
+static void addresses_of_one_network_are_one(void **state) {
+  char from[64];
+  (void)state;
+  enter_v6("2001:db8:0:1::1", 0); // the oldest of all
+  while (count < PLACES) {
+    snprintf(from, sizeof from, "2001:db8:0:2::%x", count);
+    enter_v6(from, 0);
+  }
+  enter_v6("2001:db8:0:2:ffff::", 0);
+  expect_cut(1);
+}
+
 static void a_connection_without_the_token_has_ten_seconds(void **state) {
   (void)state;
   enter("10.0.0.1", 1 * SECOND);
@@ -133,6 +147,7 @@ int main(void) {
       TEST(an_address_with_more_than_its_share_gives_way_to_itself),
       TEST(the_oldest_of_all_gives_way_to_an_address_within_its_share),
       TEST(an_address_is_the_same_in_both_families),
+      TEST(addresses_of_one_network_are_one),
       TEST(a_connection_without_the_token_has_ten_seconds),
       TEST(as_many_clients_as_allowed_are_admitted),
   };

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+enum { NETWORK = 8 }; // bytes of an IPv6 address that name the /64 network: one host has all addresses of it
+
 void server_gate_init(struct server_gate *gate) {
   struct rlimit limit;
   *gate = (struct server_gate){.places = GATE_PLACES};
@@ -16,7 +18,8 @@ void server_gate_init(struct server_gate *gate) {
 
 static void note_address(struct gate_entry *entry, const struct sockaddr *address) {
   if (address && address->sa_family == AF_INET6) {
-    memcpy(entry->address, &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, sizeof entry->address);
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    memcpy(entry->address, six, IN6_IS_ADDR_V4MAPPED(six) ? sizeof entry->address : NETWORK);
   } else if (address && address->sa_family == AF_INET) {
     entry->address[10] = entry->address[11] = 0xff;
     memcpy(entry->address + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);

@@ -26,7 +26,7 @@ struct gate_entry {
   TAILQ_ENTRY(gate_entry) link;
   int fd;
   uint64_t due_ns;
-  unsigned char address[16]; // IPv6, or IPv4 as a mapped one
+  unsigned char address[16]; // the /64 network of IPv6, or IPv4 as a mapped address
   bool waits;                // it is in the list
   bool known;                // it has presented the token
 };
