@@ -1,8 +1,9 @@
 // One watch: opens its stream, delivers its events, and opens it again at the same revision after any interruption.
 //
-// No event is lost: `next` is the revision after the last delivered one, and every stream is opened from there. No
-// event is delivered twice: events below `next` are skipped. A stream that is silent for twice the request time limit
-// is opened anew. That costs one request, loses nothing, and detects a connection that died without notice.
+// No event is lost: `next` is the first revision that was not delivered as a whole, and every stream is opened from
+// there. No event is delivered twice: events below `next` are skipped, and the first `begun` events of it. (etcd sends
+// the events of a revision in the same order each time.) A stream that is silent for twice the request time limit is
+// opened anew. That costs one request, loses nothing, and detects a connection that died without notice.
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -121,11 +122,12 @@ static void begin(struct client_watch *watch) {
     text_add(&watch->body, "}");
     send_request(watch, CLIENT_PROBING, "/v3/kv/range", authorization);
   } else {
-    text_add(&watch->body, "{\"create_request\":{");
+    text_add(&watch->body, "{\"create_request\":{\"fragment\":true,");
     client_wire_add_key(&watch->body, watch->prefix, true);
     if (watch->next)
       text_add(&watch->body, ",\"start_revision\":\"%" PRId64 "\"", watch->next);
     text_add(&watch->body, "}}");
+    watch->repeated = 0;
     send_request(watch, CLIENT_OPENING, "/v3/watch", authorization);
   }
 }
@@ -135,6 +137,7 @@ static void start_over(struct client_watch *watch) {
   watch->reset = true;
   watch->probe = false;
   watch->next = 0;
+  watch->begun = 0;
   watch->seen = 0;
   watch->cluster = 0;
   retry(watch);
@@ -177,17 +180,35 @@ static void take_created(struct client_watch *watch, const struct client_message
   }
 }
 
+// Whether the event was delivered before; otherwise it counts as delivered from now on.
+static bool is_known(struct client_watch *watch, int64_t revision) {
+  if (revision < watch->next)
+    return true;
+  if (revision > watch->next) {
+    watch->next = revision;
+    watch->begun = watch->repeated = 0;
+  }
+  bool known = watch->repeated < watch->begun;
+  if (!known)
+    watch->begun++;
+  watch->repeated++;
+  return known;
+}
+
 static void take_events(struct client_watch *watch, const struct client_message *message) {
-  int64_t next = watch->next;
   for (size_t i = 0; i < message->events->count; i++) {
     const struct weft_store_kv *kv = message->events->kvs[i];
-    if (kv->mod_revision < next)
+    if (is_known(watch, kv->mod_revision))
       continue;
     struct weft_store_event event = {.kind = message->deleted[i] ? WEFT_STORE_EVENT_DELETE : WEFT_STORE_EVENT_PUT,
                                      .kv = kv,
                                      .revision = kv->mod_revision};
     client_watch_deliver(watch, &event);
-    watch->next = kv->mod_revision + 1; // once the message is through: a revision's events are all in one
+  }
+  size_t count = message->events->count;
+  if (count && message->events->kvs[count - 1]->mod_revision == watch->next && !message->fragment) {
+    watch->next++;
+    watch->begun = watch->repeated = 0;
   }
   if (watch->seen < watch->next - 1)
     watch->seen = watch->next - 1;

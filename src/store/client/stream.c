@@ -35,6 +35,8 @@ static int read_state(const json_t *result, struct client_message *out) {
   if (!err)
     err = client_json_bool(result, "canceled", &out->canceled);
   if (!err)
+    err = client_json_bool(result, "fragment", &out->fragment);
+  if (!err)
     err = client_json_int(result, "compact_revision", &out->compact_revision);
   const char *reason = json_string_value(json_object_get(result, "cancel_reason"));
   snprintf(out->reason, sizeof out->reason, "%s", reason ? reason : "no reason given");

@@ -8,6 +8,7 @@
 
 struct client_message {
   bool created;             // the watch was created; `revision` is that of the store at that moment
+  bool fragment;            // the next message has further events, maybe of the last event's revision
   bool canceled;            // the watch ended; `reason` says why
   int64_t compact_revision; // above 0: it ended because the requested revision is gone
   int64_t revision;         // 0: none given

@@ -2,6 +2,7 @@
 #include "conformance/suite.h"
 #include "support/events.h"
 #include <stdio.h>
+#include <string.h>
 
 static void a_watch_from_now_sees_what_comes_and_nothing_before(void **state) {
   struct support_events events;
@@ -100,6 +101,44 @@ static void a_transaction_is_seen_whole_at_one_revision(void **state) {
   support_events_free(&events);
 }
 
+// More than one message can have. etcd sends them in parts, which also begin and end within a revision.
+static void large_revisions_are_replayed_whole(void **state) {
+  enum { REVISIONS = 12, KEYS = 3, SIZE = 450000 };
+  struct support_events events;
+  weft_store_watch_t *watch;
+  int64_t from = 0;
+  char *value = test_malloc(SIZE), keys[KEYS][24];
+  memset(value, 'v', SIZE);
+  for (int i = 0; i < REVISIONS; i++) {
+    struct weft_store_op ops[KEYS];
+    struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+    struct weft_store_txn_result *result;
+    for (int k = 0; k < KEYS; k++) {
+      snprintf(keys[k], sizeof keys[k], "/w/large/%d", k);
+      ops[k] = (struct weft_store_op){.kind = WEFT_STORE_PUT, .key = keys[k], .value = value, .value_len = SIZE};
+    }
+    txn.success = ops;
+    txn.num_success = KEYS;
+    assert_ok(weft_store_txn_commit(*state, &txn, &result));
+    from = from ? from : result->revision;
+    weft_store_txn_result_free(result);
+  }
+  support_events_init(&events);
+  assert_ok(weft_store_watch_open(*state, "/w/large/", from, support_events_take, &events, &watch));
+  assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, REVISIONS * KEYS));
+  weft_store_watch_close(watch);
+  assert_int_equal(support_events_count(&events, WEFT_STORE_EVENT_PUT), REVISIONS * KEYS);
+  assert_int_equal(support_events_count(&events, WEFT_STORE_EVENT_RESET), 0);
+  for (size_t i = 0; i < (size_t)REVISIONS * KEYS; i++) {
+    struct support_event event = support_events_get(&events, WEFT_STORE_EVENT_PUT, i);
+    assert_string_equal(event.key, keys[i % KEYS]);
+    assert_int_equal(event.revision, from + (int64_t)(i / KEYS));
+  }
+  assert_ok(weft_store_delete(*state, "/w/large/", true, NULL));
+  support_events_free(&events);
+  test_free(value);
+}
+
 static void a_closed_watch_says_nothing_more(void **state) {
   struct support_events closed, open;
   weft_store_watch_t *first, *second;
@@ -160,6 +199,7 @@ int suite_run_watch(void) {
       TEST(a_watch_from_a_negative_revision_is_refused),
       TEST(range_then_watch_misses_nothing),
       TEST(a_transaction_is_seen_whole_at_one_revision),
+      TEST(large_revisions_are_replayed_whole),
       TEST(a_closed_watch_says_nothing_more),
       TEST(watches_see_each_their_own),
       TEST(closing_the_store_ends_its_watches),
