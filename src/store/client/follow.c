@@ -66,16 +66,20 @@ static void report_failure(struct client_watch *watch, int err) {
   pthread_mutex_unlock(&watcher->lock);
 }
 
-// The attempt or the stream has failed with `err`, the thread's last error.
+// The attempt or the stream has failed with `err`, the thread's last error. A token may have expired: the next attempt
+// gets a new one.
 static void cut(struct client_watch *watch, int err) {
+  bool renews = err == WEFT_ERR_AUTH && watch->watcher->client->user && watch->phase != CLIENT_TOKEN && !watch->renewed;
   log_info("watch of %s: %s", watch->prefix, weft_last_error());
-  if (!watch->established)
+  if (!watch->established && !renews)
     report_failure(watch, err);
   if (watch->phase == CLIENT_FOLLOWING && clock_ns() - watch->opened_ns >= MAX_BACKOFF_NS)
     watch->backoff_ns = MIN_BACKOFF_NS;
   if (err == WEFT_ERR_AUTH)
     client_auth_forget(watch->watcher->client);
-  client_endpoint_failed(watch->watcher->client, watch->endpoint);
+  if (!renews)
+    client_endpoint_failed(watch->watcher->client, watch->endpoint);
+  watch->renewed = renews;
   retry(watch);
   if (watch->established && !watch->lost) {
     watch->lost = true;
@@ -128,6 +132,8 @@ static void begin(struct client_watch *watch) {
       text_add(&watch->body, ",\"start_revision\":\"%" PRId64 "\"", watch->next);
     text_add(&watch->body, "}}");
     watch->repeated = 0;
+    // Not for a caller that waits for the watch: while a cluster elects a leader, it would get an error.
+    watch->transfer.needs_leader = watch->established || watch->next;
     send_request(watch, CLIENT_OPENING, "/v3/watch", authorization);
   }
 }
@@ -157,6 +163,7 @@ static void follow(struct client_watch *watch, const struct client_message *mess
   bool first = !watch->established;
   watch->phase = CLIENT_FOLLOWING;
   watch->opened_ns = clock_ns();
+  watch->renewed = false;
   watch->cluster = message->cluster;
   watch->seen = message->revision;
   if (!watch->next)
@@ -217,9 +224,10 @@ static void take_events(struct client_watch *watch, const struct client_message 
 }
 
 static void take_canceled(struct client_watch *watch, const struct client_message *message) {
+  int err = client_status_of_text(message->reason);
   if (message->compact_revision > 0)
     start_over(watch);
-  else if (strstr(message->reason, "permission denied") || strstr(message->reason, "auth token"))
+  else if (err == WEFT_ERR_AUTH)
     cut(watch, fail(WEFT_ERR_AUTH, "store %s: watch of \"%s\" refused: %s; check the store's user and its roles",
                     endpoint_of(watch), watch->prefix, message->reason));
   else
@@ -261,16 +269,13 @@ static void take_lines(struct client_watch *watch) {
   size_t start = 0;
   while (is_streaming(watch) && watch->scanned < in->size) {
     char *end = memchr(in->data + watch->scanned, '\n', in->size - watch->scanned);
-    if (!end) {
-      watch->scanned = in->size;
-      break;
-    }
-    size_t size = (size_t)(end - in->data) - start;
-    watch->scanned = start + size + 1;
+    size_t size = end ? (size_t)(end - in->data) - start : 0;
+    watch->scanned = end ? start + size + 1 : in->size;
     if (size)
       take_line(watch, in->data + start, size); // may end the transfer, and empty `in`
-    start = watch->scanned;
-    if (watch->phase == CLIENT_FOLLOWING)
+    if (end)
+      start = watch->scanned;
+    if (watch->phase == CLIENT_FOLLOWING) // a part of a large message is no silence either
       watch->due_ns = clock_ns() + 2 * request_time_ns(watch);
   }
   if (start && in->size) {

@@ -131,6 +131,7 @@ static bool set_headers(struct client_transfer *transfer, const char *authorizat
   snprintf(line, sizeof line, "Authorization: %s", authorization);
   return add_header(&transfer->headers, "Content-Type: application/json") &&
          add_header(&transfer->headers, "Expect:") && // else curl waits before it sends a body above 1 MiB
+         (!transfer->needs_leader || add_header(&transfer->headers, "Grpc-Metadata-hasleader: true")) &&
          (!*authorization || add_header(&transfer->headers, line));
 }
 

@@ -7,10 +7,11 @@
 
 // One use of a curl handle. Initialise it with zeros; client_transfer_end() frees its content.
 struct client_transfer {
-  struct text body; // received bytes, at most CLIENT_MAX_REPLY of them
-  bool too_big;     // more was received
-  bool once;        // in: never send the request a second time, not even on a fresh connection
-  unsigned sent;    // how often the request was sent over an established connection
+  struct text body;  // received bytes, at most CLIENT_MAX_REPLY of them
+  bool too_big;      // more was received
+  bool needs_leader; // in: an etcd that is cut off from its cluster has to refuse the request
+  bool once;         // in: never send the request a second time, not even on a fresh connection
+  unsigned sent;     // how often the request was sent over an established connection
   struct curl_slist *headers;
   char reason[CURL_ERROR_SIZE]; // curl's own text for a failure
   long os_errno;                // why a connection failed; 0: not known

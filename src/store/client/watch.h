@@ -40,6 +40,7 @@ struct client_watch {
   size_t scanned;  // leading bytes of the transfer's body that have no end of a line
   size_t endpoint; // endpoint of this attempt
   size_t attempts; // attempts before it was first established
+  bool renewed;    // the token of the last attempt was refused, so that this one has a new token
   int64_t next;    // first revision not delivered as a whole yet; 0: the next event from now on
   size_t begun;    // events of that revision that were delivered: a message had only the first ones
   size_t repeated; // those of them that the present stream has sent again
