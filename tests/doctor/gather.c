@@ -1,11 +1,14 @@
 // What weft doctor reads from a host: from a made-up /sys, /proc and /dev, and, where only a real host works, from this
 // one.
 #include "cmocka_all.h"
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "doctor/doctor.h"
@@ -68,6 +71,54 @@ static void memory_is_read_from_proc_and_limits(void **state) {
   root_put("/proc/self/status", "CapEff:\tffffffffffffbfff\n");
   doctor_gather_memory(&facts, root);
   assert_false(facts.may_lock);
+}
+
+// The kernel heeds it in the first user namespace alone, whose number is always the same.
+static void a_capability_of_a_user_namespace_locks_nothing(void **state) {
+  (void)state;
+  static const struct {
+    const char *namespace;
+    bool counts;
+  } cases[] = {{"user:[4026531837]", true}, {"user:[4026532177]", false}};
+  char link[ROOT_PATH + 32];
+  snprintf(link, sizeof link, "%s/proc/self/ns/user", root);
+  root_put("/proc/self/status", "CapEff:\t000001ffffffffff\n");
+  root_put("/proc/self/ns/user", "");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct doctor_memory_facts facts = {0};
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink(cases[i].namespace, link), 0);
+    doctor_gather_memory(&facts, root);
+    assert_int_equal(facts.may_lock, cases[i].counts);
+    assert_int_equal(facts.may_lock_inside, !cases[i].counts);
+  }
+}
+
+// 0: it is read as one without a limit; 1: it is not; 2: this process may not mount one.
+static int read_unlimited_shm(void) {
+  struct doctor_memory_facts facts = {0};
+  char path[ROOT_PATH + 16];
+  snprintf(path, sizeof path, "%s/dev/shm", root);
+  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("tmpfs", path, "tmpfs", 0, "size=0") != 0)
+    return 2;
+  doctor_gather_memory(&facts, root);
+  return !(facts.shm && facts.shm_size == DOCTOR_UNLIMITED && facts.shm_free == DOCTOR_UNLIMITED);
+}
+
+// As `podman run --shm-size 0` mounts it.
+static void a_dev_shm_without_a_limit_is_not_taken_for_a_full_one(void **state) {
+  (void)state;
+  int status = 0;
+  root_put("/dev/shm/x", "");
+  pid_t child = fork(); // its mounts end with it
+  if (child == 0)
+    _exit(read_unlimited_shm());
+  assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2)
+    print_message("this user may not mount a tmpfs\n");
+  else
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void interfaces_are_those_of_sysfs_without_loopback(void **state) {
@@ -189,6 +240,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(rdma_ports_and_their_gids_are_counted, make_root, root_remove),
       cmocka_unit_test_setup_teardown(memory_is_read_from_proc_and_limits, make_root, root_remove),
+      cmocka_unit_test_setup_teardown(a_capability_of_a_user_namespace_locks_nothing, make_root, root_remove),
+      cmocka_unit_test_setup_teardown(a_dev_shm_without_a_limit_is_not_taken_for_a_full_one, make_root, root_remove),
       cmocka_unit_test_setup_teardown(interfaces_are_those_of_sysfs_without_loopback, make_root, root_remove),
       cmocka_unit_test_setup_teardown(the_driver_is_read_where_there_is_one, make_root, root_remove),
       cmocka_unit_test_setup_teardown(settings_of_the_kernel_are_read_and_calls_tried, make_root, root_remove),

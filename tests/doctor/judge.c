@@ -105,15 +105,19 @@ WORSE(no_subnet_manager, strcpy(facts->rdma.ports[1].layer, "InfiniBand");
 WORSE(lose_loopback, facts->network.loopback_down = true)
 WORSE(small_mtu, facts->network.interfaces[0].mtu = 1500)
 WORSE(tiny_mtu, facts->network.interfaces[0].mtu = 576)
+WORSE(unknown_mtu, facts->network.interfaces[1] = (struct doctor_interface){"eth1", "up", 0, 0};
+      facts->network.count = 2)
 WORSE(interface_down, strcpy(facts->network.interfaces[0].state, "down"))
 WORSE(little_lockable, facts->memory.lockable = 8 << 20)
 WORSE(little_lockable_alone, facts->memory.lockable = 8 << 20; facts->rdma.count = 0)
 WORSE(may_lock, facts->memory.lockable = 8 << 20; facts->memory.may_lock = true)
+WORSE(may_lock_inside, facts->memory.lockable = 8 << 20; facts->memory.may_lock_inside = true)
 WORSE(no_huge_pages, facts->memory.huge_total = facts->memory.huge_free = 0)
 WORSE(used_huge_pages, facts->memory.huge_free = 0)
 WORSE(no_shm, facts->memory.shm = false)
 WORSE(full_shm, facts->memory.shm_free = 1 << 20)
 WORSE(small_shm, facts->memory.shm_free = facts->memory.shm_size = 512 << 20)
+WORSE(unlimited_shm, facts->memory.shm_free = facts->memory.shm_size = DOCTOR_UNLIMITED)
 WORSE(few_files, facts->memory.files = 1024)
 WORSE(yama, facts->kernel.ptrace_scope = 1; facts->kernel.read_parent = EPERM)
 WORSE(no_ptrace, facts->kernel.read_parent = facts->kernel.read_child = EPERM)
@@ -143,6 +147,8 @@ WORSE(one_way_peer, facts->peer.back = DOCTOR_SILENT)
 WORSE(one_way_refused, facts->peer.back = DOCTOR_REFUSED)
 WORSE(untried_way, facts->peer.back = DOCTOR_NOT_TRIED)
 WORSE(black_hole, facts->peer.bulk_came = false)
+WORSE(black_hole_of_ipv6, black_hole(facts); strcpy(facts->peer.address, "fd00::7"))
+WORSE(black_hole_of_unknown_size, black_hole_of_ipv6(facts); facts->peer.interface_mtu = 0)
 WORSE(other_mtu, facts->peer.peer_mtu = 1500)
 WORSE(tunnel, facts->peer.path_mtu = 1400)
 
@@ -183,15 +189,18 @@ static const struct {
     {"loopback", lose_loopback, DOCTOR_PROBLEM, "lo is down", "ip link set dev lo up"},
     {"mtu", small_mtu, DOCTOR_NOTE, "100 Gbit/s and an MTU of 1500", "mtu 9000"},
     {"mtu", tiny_mtu, DOCTOR_PROBLEM, "MTU of 576", "mtu 1500"},
+    {"mtu", unknown_mtu, DOCTOR_OK, "eth0: MTU 9000", NULL},
     {"mtu", interface_down, DOCTOR_NOTE, "no network interface but loopback is up", "ip link"},
     {"memlock", little_lockable, DOCTOR_PROBLEM, "8 MiB", "memlock unlimited"},
     {"memlock", little_lockable_alone, DOCTOR_NOTE, "8 MiB", "memlock unlimited"},
     {"memlock", may_lock, DOCTOR_OK, "CAP_IPC_LOCK", NULL},
+    {"memlock", may_lock_inside, DOCTOR_PROBLEM, "CAP_IPC_LOCK is of a user namespace", "memlock unlimited"},
     {"huge-pages", no_huge_pages, DOCTOR_NOTE, "no huge pages", "vm.nr_hugepages"},
     {"huge-pages", used_huge_pages, DOCTOR_NOTE, "all 8 huge pages are in use", "vm.nr_hugepages"},
     {"shm", no_shm, DOCTOR_PROBLEM, "/dev/shm is missing", "mount -t tmpfs"},
     {"shm", full_shm, DOCTOR_PROBLEM, "1 of 16384 MiB", "--shm-size"},
     {"shm", small_shm, DOCTOR_NOTE, "512 MiB", "--shm-size"},
+    {"shm", unlimited_shm, DOCTOR_OK, "no limit", NULL},
     {"files", few_files, DOCTOR_NOTE, "1024 files", "ulimit -n"},
     {"cma", yama, DOCTOR_NOTE, "ptrace_scope is 1: a process may read the memory of its children only",
      "sysctl kernel.yama.ptrace_scope=0"},
@@ -221,6 +230,8 @@ static const struct {
     {"peer-back", one_way_refused, DOCTOR_PROBLEM, "is refused", "through"},
     {"peer-back", untried_way, DOCTOR_NOTE, "did not try", "through"},
     {"peer-mtu", black_hole, DOCTOR_PROBLEM, "256 KiB do not", "ping -M do -s 8972"},
+    {"peer-mtu", black_hole_of_ipv6, DOCTOR_PROBLEM, "256 KiB do not", "ping -M do -s 8952 fd00::7"},
+    {"peer-mtu", black_hole_of_unknown_size, DOCTOR_PROBLEM, "256 KiB do not", "ping -M do -s 1452 fd00::7"},
     {"peer-mtu", other_mtu, DOCTOR_NOTE, "the MTU is 9000 at eth0 here, and 1500 at node7", "mtu 9000"},
     {"peer-mtu", tunnel, DOCTOR_NOTE, "packets of at most 1400 bytes", "tunnel"},
 };

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
@@ -38,6 +39,13 @@ static void read_fields(const char *root, const char *path, size_t count, const 
     fclose(file);
 }
 
+// A tmpfs that was mounted without a limit (size=0) says that it has no blocks.
+static void measure_shm(struct doctor_memory_facts *facts, const struct statvfs *space) {
+  bool limited = space->f_blocks > 0;
+  facts->shm_size = limited ? (uint64_t)space->f_blocks * space->f_frsize : DOCTOR_UNLIMITED;
+  facts->shm_free = limited ? (uint64_t)space->f_bavail * space->f_frsize : DOCTOR_UNLIMITED;
+}
+
 // A file system of its own lies on another device than the folder above it.
 static void gather_shm(struct doctor_memory_facts *facts, const char *root) {
   char path[PATH_SIZE], above[PATH_SIZE];
@@ -46,10 +54,16 @@ static void gather_shm(struct doctor_memory_facts *facts, const char *root) {
   snprintf(path, sizeof path, "%s/dev/shm", root);
   snprintf(above, sizeof above, "%s/dev", root);
   facts->shm = stat(path, &own) == 0 && stat(above, &other) == 0 && own.st_dev != other.st_dev;
-  if (facts->shm && statvfs(path, &space) == 0) {
-    facts->shm_size = (uint64_t)space.f_blocks * space.f_frsize;
-    facts->shm_free = (uint64_t)space.f_bavail * space.f_frsize;
-  }
+  if (facts->shm && statvfs(path, &space) == 0)
+    measure_shm(facts, &space);
+}
+
+// Whether this process is in a user namespace of a container. The kernel checks CAP_IPC_LOCK against the first user
+// namespace, whose inode has a fixed number (PROC_USER_INIT_INO).
+static bool is_in_user_namespace(const char *root) {
+  char path[PATH_SIZE], name[LINE_SIZE] = "";
+  snprintf(path, sizeof path, "%s/proc/self/ns/user", root);
+  return readlink(path, name, sizeof name - 1) > 0 && strcmp(name, "user:[4026531837]") != 0;
 }
 
 void doctor_gather_memory(struct doctor_memory_facts *facts, const char *root) {
@@ -63,7 +77,9 @@ void doctor_gather_memory(struct doctor_memory_facts *facts, const char *root) {
   facts->huge_total = huge[0];
   facts->huge_free = huge[1];
   facts->huge_page = huge[2] * 1024;
-  facts->may_lock = effective >> CAP_IPC_LOCK & 1;
+  bool capable = effective >> CAP_IPC_LOCK & 1, inside = is_in_user_namespace(root);
+  facts->may_lock = capable && !inside;
+  facts->may_lock_inside = capable && inside;
   gather_shm(facts, root);
 }
 
@@ -80,7 +96,8 @@ void doctor_judge_memlock(const struct doctor_facts *facts, struct doctor_report
               needed   ? DOCTOR_PROBLEM
               : little ? DOCTOR_NOTE
                        : DOCTOR_OK,
-              "this process may lock %.4g MiB", (double)memory->lockable / MIB);
+              "this process may lock %.4g MiB%s", (double)memory->lockable / MIB,
+              memory->may_lock_inside ? "; its CAP_IPC_LOCK is of a user namespace, and does not count" : "");
   if (!needed && !little)
     return;
   doctor_means(report, "registering memory with an RDMA device, or with io_uring, locks it, and fails beyond this");
@@ -118,6 +135,8 @@ void doctor_judge_shm(const struct doctor_facts *facts, struct doctor_report *re
     doctor_find(report, DOCTOR_PROBLEM, "/dev/shm is missing, or is not a file system of its own");
     doctor_means(report, "shared memory of UCX, libfabric and NCCL fails; Weft's own windows do not use it");
     doctor_fix(report, "run 'mount -t tmpfs tmpfs /dev/shm'");
+  } else if (memory->shm_size == DOCTOR_UNLIMITED) {
+    doctor_find(report, DOCTOR_OK, "there is no limit");
   } else if (memory->shm_free < 64 * MIB) {
     doctor_find(report, DOCTOR_PROBLEM, "%.0f of %.0f MiB of /dev/shm are free", room, size);
     doctor_means(

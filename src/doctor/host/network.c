@@ -99,7 +99,8 @@ void doctor_judge_mtu(const struct doctor_facts *facts, struct doctor_report *re
     if (!is_up(&facts->network.interfaces[i]))
       continue;
     up++;
-    judge_interface(&facts->network.interfaces[i], report);
+    if (facts->network.interfaces[i].mtu > 0)
+      judge_interface(&facts->network.interfaces[i], report);
   }
   if (up > 0)
     return;

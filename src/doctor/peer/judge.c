@@ -5,6 +5,12 @@
 
 enum { MAX_IPV4 = 65535 }; // bytes of a packet
 
+// The bytes of an echo request that fill a packet of the size `mtu`: the headers of IP and ICMP take the rest.
+static int fill_of(const struct doctor_peer_facts *peer, int mtu) {
+  int headers = strchr(peer->address, ':') ? 48 : 28;
+  return (mtu > headers ? mtu : 1500) - headers;
+}
+
 static void judge_silence(const struct doctor_peer_facts *peer, struct doctor_report *report) {
   if (peer->reach == DOCTOR_REFUSED) {
     doctor_find(report, DOCTOR_PROBLEM, "%s (%s) refuses connections at port %s", peer->name, peer->address,
@@ -80,7 +86,7 @@ void doctor_judge_peer_mtu(const struct doctor_facts *facts, struct doctor_repor
     doctor_fix(
         report,
         "'ping -M do -s %d %s' tries one packet; set the same MTU on both hosts and on the switches between them",
-        own > 28 ? own - 28 : 1472, peer->address);
+        fill_of(peer, own), peer->address);
   } else if (peer->answered && other > 0 && own > 0 && other != own) {
     doctor_find(report, DOCTOR_NOTE, "the MTU is %d at %s here, and %d at %s", own, peer->interface, other, peer->name);
     doctor_means(report, "TCP settles on the smaller one; RDMA over Ethernet may drop what is larger");

@@ -48,9 +48,10 @@ struct doctor_rdma_facts {
 struct doctor_memory_facts {
   uint64_t lockable, lockable_hard;          // bytes; DOCTOR_UNLIMITED
   bool may_lock;                             // CAP_IPC_LOCK: the limit does not apply
+  bool may_lock_inside;                      // CAP_IPC_LOCK of a user namespace: the limit applies
   uint64_t huge_page, huge_total, huge_free; // bytes, pages, pages
   bool shm;                                  // /dev/shm is a file system of its own
-  uint64_t shm_size, shm_free;               // bytes
+  uint64_t shm_size, shm_free;               // bytes; DOCTOR_UNLIMITED
   uint64_t files, files_hard;                // number of files that a process may have open
 };
 
