@@ -1,6 +1,7 @@
-// Output of squeue is parsed as jobs, and other lines are reported.
+// Output of squeue is parsed as jobs, also as heterogeneous ones of the user's, and other lines are reported.
 #include "cmocka_all.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <weft/err.h>
@@ -14,9 +15,11 @@ static void jobs_and_tasks(void **state) {
   (void)state;
   assert_int_equal(slurm_jobs_parse(&jobs, "12|RUNNING|None|n[1-2]|sweep.a|/scratch/sweep\n"
                                            "13_0|PENDING|Resources||sweep.b|/scratch/a|b\n"
-                                           "13_1|CANCELLED|None|n3|sweep.b|/scratch/a|b\n"),
+                                           "13_1|CANCELLED|None|n3|sweep.b|/scratch/a|b\n"
+                                           "14+0|RUNNING|None|n4|coupled|/home/me\n"
+                                           "14+1|RUNNING|None|n[5-6]|coupled|/home/me\n"),
                    0);
-  assert_int_equal(jobs.count, 3);
+  assert_int_equal(jobs.count, 5);
   const struct slurm_job *one = slurm_jobs_find(&jobs, 12, -1), *task = slurm_jobs_find(&jobs, 13, 1);
   assert_non_null(one);
   assert_string_equal(one->nodes, "n[1-2]");
@@ -25,7 +28,7 @@ static void jobs_and_tasks(void **state) {
   assert_true(slurm_job_ended(task));
   assert_true(slurm_job_waits(slurm_jobs_find(&jobs, 13, 0)));
   assert_null(slurm_jobs_find(&jobs, 13, 2));
-  assert_null(slurm_jobs_find(&jobs, 14, -1));
+  assert_null(slurm_jobs_find(&jobs, 15, -1));
   assert_ptr_equal(slurm_jobs_named(&jobs, "sweep.a", "/scratch/sweep", 0), one);
   assert_non_null(slurm_jobs_named(&jobs, "sweep.b", "/scratch/a|b", 0));
   assert_null(slurm_jobs_named(&jobs, "sweep.a", "/scratch/other", 0));
@@ -33,10 +36,22 @@ static void jobs_and_tasks(void **state) {
   slurm_jobs_free(&jobs);
 }
 
+// The longest that a batch and a run may have: a job that is not found by its name would be submitted twice.
+static void the_longest_names(void **state) {
+  struct slurm_jobs jobs = {0};
+  char name[256], line[512];
+  (void)state;
+  snprintf(name, sizeof name, "%0100d.%0100d.step4096.iteration100", 1, 2);
+  snprintf(line, sizeof line, "12|PENDING|None||%s|/scratch\n", name);
+  assert_int_equal(slurm_jobs_parse(&jobs, line), 0);
+  assert_non_null(slurm_jobs_named(&jobs, name, "/scratch", 0));
+  slurm_jobs_free(&jobs);
+}
+
 static void other_lines(void **state) {
-  static const char *const lines[] = {"slurm_load_jobs error: down\n", "12|RUNNING|None|n1|name\n",
-                                      "x|RUNNING|None|n1|name|/dir\n", "0|RUNNING|None|n1|name|/dir\n",
-                                      "12_a|RUNNING|None|n1|name|/dir\n"};
+  static const char *const lines[] = {"slurm_load_jobs error: down\n",    "12|RUNNING|None|n1|name\n",
+                                      "x|RUNNING|None|n1|name|/dir\n",    "0|RUNNING|None|n1|name|/dir\n",
+                                      "12_a|RUNNING|None|n1|name|/dir\n", "12+a|RUNNING|None|n1|name|/dir\n"};
   struct slurm_jobs jobs = {0};
   (void)state;
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -63,7 +78,7 @@ static void a_command_that_does_not_end(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_and_tasks), cmocka_unit_test(other_lines),
-                                     cmocka_unit_test(a_command_that_does_not_end)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_and_tasks), cmocka_unit_test(the_longest_names),
+                                     cmocka_unit_test(other_lines), cmocka_unit_test(a_command_that_does_not_end)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,13 +56,15 @@ static void copy_field(char *to, size_t cap, const char *from) {
   snprintf(to, cap, "%s", from);
 }
 
-// Reads "12", or "12_3" for a task of an array.
+// Reads "12", "12_3" for a task of an array, or "12+1" for a part of a heterogeneous job, which is none of Weft's.
 static bool read_id(struct slurm_job *job, const char *text) {
   char *end;
   job->id = (uint32_t)strtoul(text, &end, 10);
   job->task = -1;
   if (*end == '_')
     job->task = (int32_t)strtol(end + 1, &end, 10);
+  else if (*end == '+')
+    strtoul(end + 1, &end, 10);
   return job->id > 0 && *end == '\0';
 }
 

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SLURM_JOB_NAME = 128, SLURM_JOB_DIRECTORY = 1024 };
+// A name has the ids of a batch and of a run, of 100 characters each, and numbers.
+enum { SLURM_JOB_NAME = 256, SLURM_JOB_DIRECTORY = 1024 };
 
 struct slurm_submit {
   const char *script, *directory;
