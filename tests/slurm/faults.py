@@ -163,6 +163,7 @@ MUTATIONS = [
     ("test.toml", 'NAME = "value"', '"1NAME" = "value"', "18:1:", "environment variable"),
     ("system.toml", '"slurm"', '"lsf"', "2:13:", 'want "slurm"'),
     ("system.toml", 'default_partition = "gpu"', 'default_partition = "cpu"', "4:21:", "not the name of one of [["),
+    ("system.toml", 'default_partition = "gpu"', 'default_partition = "gpu,cpu"', "4:21:", 'is "cpu", which is not'),
     ("scenario.toml", 'test_name = "growth"\nnum_nodes = 2\ntime', 'test_name = "groth"\nnum_nodes = 2\ntime', "4:13:",
      'did you mean "growth"?'),
     ("scenario.toml", 'id = "two"', 'id = "one"', "9:6:", "line 3"),
@@ -291,6 +292,19 @@ class Faults(unittest.TestCase):
                 script = tool.weft("slurm", "dry-run", *files, *options).stdout
                 self.assertEqual([line.split("=", 1)[1].strip("'") for line in script.splitlines()
                                   if line.startswith("#SBATCH --exclude=")], [excluded] if excluded else [])
+
+    def test_a_job_may_name_several_partitions(self):
+        files = [self.folder / name for name in ("system.toml", "test.toml")]
+        result = tool.weft("slurm", "dry-run", *files, "--nodes", 2, "--partition", "gpu,spare")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("#SBATCH --partition=gpu,spare\n", result.stdout)
+        self.assertIn('--partition: the system has no partition "none"\n',
+                      self.verify("system.toml", "test.toml", options=["--partition", "gpu,none"]).stderr)
+        (self.folder / "system.toml").write_text(
+            SYSTEM.replace('default_partition = "gpu"', 'default_partition = "spare,gpu"'), encoding="utf-8")
+        result = tool.weft("slurm", "dry-run", *files, "--nodes", 2)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("#SBATCH --partition=spare,gpu\n", result.stdout)
 
     def test_an_option_that_nothing_knows_is_handed_on_with_a_warning(self):
         text = TEST.replace("kineto = true", "quite_unheard_of = 3\nkineto = false")

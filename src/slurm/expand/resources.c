@@ -215,19 +215,34 @@ static void take_time(const struct slurm_maker *maker, struct slurm_resources *r
                 resources->time_limit);
 }
 
+// The first of several names with commas between them that the list does not have; NULL: it has all.
+static const char *find_unknown(const struct toml_value *list, const char *names, size_t *length) {
+  for (;; names += *length + 1) {
+    *length = strcspn(names, ",");
+    if (!find_named(list, names, *length))
+      return names;
+    if (!names[*length])
+      return NULL;
+  }
+}
+
+// Slurm takes the partition of several that can start the job first.
 static void check_partition(const struct slurm_maker *maker, const char *partition) {
   const struct toml_value *list = toml_get(maker->system, "partitions");
   const struct toml_value *preset = toml_get(maker->system, "default_partition");
-  if (!partition || !list || find_named(list, partition, strlen(partition)))
+  size_t length = 0;
+  const char *unknown = partition && list ? find_unknown(list, partition, &length) : NULL;
+  if (!unknown)
     return;
   for (size_t i = 0; list->type == TOML_ARRAY && i < list->count; i++)
     if (!toml_string(toml_get(&list->children[i], "name")))
       return; // the fault is reported already
   if (maker->request->partition)
-    slurm_fault(maker->faults, slurm_place("--partition"), "the system has no partition \"%s\"", partition);
+    slurm_fault(maker->faults, slurm_place("--partition"), "the system has no partition \"%.*s\"", (int)length,
+                unknown);
   else if (preset)
     slurm_fault(maker->faults, preset->at,
-                "default_partition is \"%s\", which is not the name of one of [[partitions]]", partition);
+                "default_partition is \"%.*s\", which is not the name of one of [[partitions]]", (int)length, unknown);
 }
 
 // The place that gives the number of nodes.
