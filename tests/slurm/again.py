@@ -183,6 +183,18 @@ class Again(unittest.TestCase):
             found = {line for line in lines if line.startswith("SBATCH_")}
             self.assertEqual(found, {f"SBATCH_{name}=x" for name in kept})
 
+    def test_what_describes_a_job_is_not_passed_on_to_the_jobs_that_it_submits(self):
+        """They would inherit it, and their srun takes it for options: for memory, for GPUs, for a node list."""
+        about = {"SLURM_MEM_PER_CPU": "100", "SLURM_GPUS": "8", "SLURM_CONFIGURED": "x"}
+        reach = {"SLURM_CONF": "x", "SLURM_CLUSTERS": "c", "SLURM_JWT": "t"}
+        for number, inside in enumerate(({"SLURM_JOB_ID": "7"}, {})):
+            result = self.weft("run", "--plan", self.folder / "plan.json", "--output-dir",
+                               self.folder / f"out{number}", "--nodes", 2, **about, **reach, **inside)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = (self.folder / "sbatch.env").read_text(encoding="utf-8").splitlines()
+            found = dict(line.split("=", 1) for line in lines if line.startswith("SLURM_"))
+            self.assertEqual(found, reach if inside else {**about, **reach})
+
     def test_a_page_shows_a_batch_in_a_folder_of_whatever_name(self):
         self.run_batch()
         folder = os.fsencode(self.folder) + b"/caf\xe9"

@@ -196,6 +196,17 @@ def without_the_users_variables(cluster):
         del cluster.environment["SBATCH_EXPORT"]
 
 
+def from_within_another_job(cluster):
+    """Whose variables, as of `salloc --gpus 8 --mem-per-cpu 100`, would be options of the steps."""
+    own = {"SLURM_JOB_ID": "1", "SLURM_GPUS": "8", "SLURM_MEM_PER_CPU": "100", "SLURM_MEM_PER_NODE": "400"}
+    cluster.environment.update(own)
+    try:
+        assert "1 run passed" in Batch(cluster, "within").add("no_expansion", slots=2).run("--follow")
+    finally:
+        for name in own:
+            del cluster.environment[name]
+
+
 def lost_terminal(cluster):
     """A follower that is hung up leaves the job alone, and another one shows it again."""
     batch = Batch(cluster, "terminal").add("single_expansion", slots=4)
@@ -239,7 +250,8 @@ def cut_link():
 
 
 run_lists({
-    "plans": (plans_over_nodes, late_followers, array, test_only, without_the_users_variables, lost_terminal),
+    "plans": (plans_over_nodes, late_followers, array, test_only, without_the_users_variables, from_within_another_job,
+              lost_terminal),
     "sweep": (folder_of_any_name, grid_of_eight, iterations, nothing_twice),
     "ends": (killed_follower, near_the_time_limit, requeued, drained_node),
 }, more=(cut_link,))

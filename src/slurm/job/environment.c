@@ -1,5 +1,6 @@
 // Leaves out variables of sbatch that would have precedence over the lines of a script: an account or a partition that
-// the user once set for all jobs would replace the one of this batch. Leaves out all variables of squeue, too.
+// the user once set for all jobs would replace the one of this batch. Leaves out all variables of squeue, too. Within a
+// job, leaves out the variables that describe it: the new job would inherit them, and its srun takes them for options.
 #include "slurm/job/environment.h"
 
 #include <ctype.h>
@@ -48,9 +49,21 @@ static bool is_said(const char *name, size_t size, const char *directives) {
   return strstr(directives, option);
 }
 
+// Whether it is a variable of Slurm's, and none by which commands find and reach Slurm.
+static bool describes_job(const char *variable) {
+  static const char *const others[] = {"CLUSTERS=", "CONF=", "CONF_SERVER=", "JWT="};
+  static const char slurm[] = "SLURM_";
+  if (strncmp(variable, slurm, sizeof slurm - 1) != 0)
+    return false;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strncmp(variable + sizeof slurm - 1, others[i], strlen(others[i])) == 0)
+      return false;
+  return true;
+}
+
 static bool is_left_out(const char *variable, const char *directives) {
   static const char squeue[] = "SQUEUE_", sbatch[] = "SBATCH_";
-  if (strncmp(variable, squeue, sizeof squeue - 1) == 0)
+  if (strncmp(variable, squeue, sizeof squeue - 1) == 0 || (getenv("SLURM_JOB_ID") && describes_job(variable)))
     return true;
   if (strncmp(variable, sbatch, sizeof sbatch - 1) != 0)
     return false;

@@ -3,8 +3,9 @@
 #define SLURM_JOB_ENVIRONMENT_H
 
 // The variables of this process, without those that would change the query or the job: variables of squeue that hide or
-// sort jobs, and variables of sbatch that have precedence over the script's own #SBATCH lines. `script`: the script to
-// submit, or NULL. The caller frees the array, but not its strings; NULL: memory ran out. [any]
+// sort jobs, variables of sbatch that have precedence over the script's own #SBATCH lines, and those that describe the
+// job in which this process runs. `script`: the script to submit, or NULL. The caller frees the array, but not its
+// strings; NULL: memory ran out. [any]
 char **slurm_environment(const char *script);
 
 #endif
