@@ -19,16 +19,18 @@ read -ra helm <<<"${HELM:-helm}"
 timeout=${TIMEOUT:-900}
 failed=0
 
-# Waits for the end of a run's master. Without a pod kubectl wait ends at once, and a Job takes a while to make one.
+# What a pod has when weft in it has ended, or when the pod itself has failed, as by an eviction: its cluster may have
+# put other containers beside weft, which go on.
+ended='{.items[*].status.containerStatuses[?(@.name=="weft")].state.terminated.exitCode}'
+ended+='{.items[?(@.status.phase=="Failed")].metadata.name}'
+
+# Waits for the end of a run's master. A Job takes a while to make its pod, and a server may not answer at once.
 await() {
-  local master="test-id=$1,role=master" deadline=$((SECONDS + timeout)) left
-  while [ -z "$("${kubectl[@]}" get pods -l "$master" -o name)" ]; do
+  local deadline=$((SECONDS + timeout))
+  while [ -z "$("${kubectl[@]}" get pods -l "test-id=$1,role=master" -o "jsonpath=$ended")" ]; do
     [ $SECONDS -lt $deadline ] || return 1
     sleep 1
   done
-  left=$((deadline - SECONDS))
-  "${kubectl[@]}" wait --for=jsonpath='{.status.containerStatuses[0].state.terminated}' pod -l "$master" \
-    --timeout="$((left > 0 ? left : 0))s" >/dev/null
 }
 
 id_of() {

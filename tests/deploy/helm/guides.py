@@ -17,8 +17,7 @@ from chart import CHART, ROOT, VERSIONS, helm, judge, main, yaml
 GUIDES = [*sorted((ROOT / "docs/guide/cluster").glob("*.md")), ROOT / "deploy/README.md"]
 SCRIPTS = ROOT / "deploy/scripts"
 PROGRAMS = {"kubectl", "helm", "podman", "weft", "sed"}
-PODS = "weft-master-x|master|n1|Failed|5||\nweft-worker-x|worker|n2|Running|||\nlate|worker||Pending|||no room\n" \
-    "stuck|worker|n3|Pending||ImagePullBackOff|\n"
+JSONPATH = pathlib.Path(__file__).resolve().parent / "support/jsonpath.py"
 
 
 def blocks(path):
@@ -137,15 +136,31 @@ def stub(folder, name, body):
     return str(path)
 
 
-def run(folder, script, *arguments, ends=True, helm_does=""):
-    """The script's exit status and output, and what it asked of kubectl and helm. The master's pod is there when it is
-    asked for again, and has ended then if it `ends`."""
-    pods = pathlib.Path(folder, "pods")
-    env = {**os.environ, "HELM": stub(folder, "helm", helm_does) + " -n space", "KUBECTL": stub(folder, "kubectl", f"""
+def pod(name, role, node="n1", phase="Running", state=None, beside=(), **status):
+    """A pod of the API; `state`: of weft's container, which others stand `beside`."""
+    containers = [*beside, *([{"name": "weft", "state": state}] if state else [])]
+    return {"metadata": {"name": name, "labels": {"role": role}}, "spec": {"nodeName": node} if node else {},
+            "status": {"phase": phase, **({"containerStatuses": containers} if containers else {}), **status}}
+
+
+def ended(code, reason="Error"):
+    return {"terminated": {"exitCode": code, "reason": reason}}
+
+
+def master(code):
+    return pod("weft-master-x", "master", phase="Failed" if code else "Succeeded", state=ended(code))
+
+
+def run(folder, script, *arguments, pods=(), helm_does="", **more):
+    """The script's exit status and output, and what it asked of kubectl and helm. The pods are there when it asks for
+    the end of the master's again."""
+    pathlib.Path(folder, "pods").write_text(json.dumps({"items": list(pods)}))
+    env = {**os.environ, **more, "HELM": stub(folder, "helm", helm_does) + " -n space",
+           "KUBECTL": stub(folder, "kubectl", f"""
+for last; do :; done
 case "$*" in
-  *jsonpath={{range*) cat "{pods}" ;;
-  *"get pods"*"-o name") [ ! -e "{folder}/asked" ] || echo pod/master; touch "{folder}/asked" ;;
-  *" wait "*) [ -e "{folder}/asked" ] && {str(ends).lower()} ;;
+  *jsonpath={{range*) python3 "{JSONPATH}" "$last" <"{folder}/pods" ;;
+  *jsonpath=*) [ ! -e "{folder}/asked" ] || python3 "{JSONPATH}" "$last" <"{folder}/pods"; touch "{folder}/asked" ;;
   *"get crd jobsets"*) ;;
   *"get crd"*) exit 1 ;;
 esac
@@ -157,16 +172,25 @@ esac
 
 
 def collect_says_how_pods_stand():
+    sidecar = {"name": "proxy", "state": ended(0, "Completed")}
+    pods = [pod("weft-master-x", "master", phase="Failed", state=ended(5), beside=[sidecar]),
+            pod("weft-worker-x", "worker", "n2", state={"running": {}}),
+            pod("late", "worker", None, "Pending", conditions=[{"type": "PodScheduled", "message": "no room"}]),
+            pod("stuck", "worker", "n3", "Pending", {"waiting": {"reason": "ImagePullBackOff"}}),
+            pod("large", "worker", "n4", "Failed", ended(137, "OOMKilled")),
+            pod("moved", "worker", "n5", "Failed", reason="Evicted")]
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "pods").write_text(PODS)
-        status, said, calls = run(folder, "collect.sh", "x")
+        status, said, calls = run(folder, "collect.sh", "x", pods=pods)
         assert status == 5, (status, said)
-        for line in ("weft-master-x (master) on n1 ended with status 5", "weft-worker-x (worker) on n2 Running",
-                     "late (worker) has no node: no room", "stuck (worker) on n3 waits: ImagePullBackOff"):
+        for line in ("weft-master-x (master) on n1 ended with status 5\n", "weft-worker-x (worker) on n2 Running\n",
+                     "late (worker) has no node: no room\n", "stuck (worker) on n3 waits: ImagePullBackOff\n",
+                     "large (worker) on n4 ended with status 137: OOMKilled\n",
+                     "moved (worker) on n5 Failed: Evicted\n"):
             assert line in said, said
         assert all(line.startswith("kubectl -n space ") for line in calls.splitlines()), calls
         assert pathlib.Path(folder, "weft-x/weft-master-x.log").exists()
-        pathlib.Path(folder, "pods").write_text("")
+        evicted = pod("weft-master-x", "master", phase="Failed", reason="Evicted")
+        assert run(folder, "collect.sh", "x", pods=[evicted])[0] == 1
         status, said, _ = run(folder, "collect.sh", "y")
         assert status == 3 and "no pod has the label test-id=y" in said, said
         assert run(folder, "collect.sh")[0] == 2
@@ -279,25 +303,29 @@ wait
 
 def sweep_runs_each_value_and_says_which_failed():
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
-        status, said, calls = run(folder, "sweep.sh", "t", "elastic.options.num_tokens=16,128", "--set", "nodes=2")
+        status, said, calls = run(folder, "sweep.sh", "t", "elastic.options.num_tokens=16,128", "--set", "nodes=2",
+                                  pods=[master(0)])
         assert status == 0 and "num_tokens=16: passed" in said and "num_tokens=128: passed" in said, said
         installs = [line for line in calls.splitlines() if line.startswith("helm -n space install")]
         assert len(installs) == calls.count("helm -n space uninstall") == 2, calls
         for line in installs:  # what it asks of Helm is right
             assert helm("template", *line.split()[4:])[0] == 0, line
-        pathlib.Path(folder, "pods").write_text(PODS)
-        status, said, _ = run(folder, "sweep.sh", "t", "nodes=2")
+        status, said, _ = run(folder, "sweep.sh", "t", "nodes=2", pods=[master(5)])
         assert status == 1 and "nodes=2: FAILED with status 5" in said, said
-        pathlib.Path(folder, "pods").write_text("weft-master-x|master||Pending|||no room\n")
-        status, said, _ = run(folder, "sweep.sh", "t", "nodes=2", ends=False)
-        assert status == 1 and "nodes=2: FAILED: its master has not ended within 900 s" in said, said
+        proxy = {"name": "proxy", "state": {"running": {}}}
+        goes_on = pod("weft-master-x", "master", state=ended(0), beside=[proxy])
+        assert "nodes=2: passed" in run(folder, "sweep.sh", "t", "nodes=2", pods=[goes_on])[1]
+        evicted = pod("weft-master-x", "master", phase="Failed", reason="Evicted")
+        assert "nodes=2: FAILED with status 1" in run(folder, "sweep.sh", "t", "nodes=2", pods=[evicted])[1]
+        for waits in (pod("weft-master-x", "master", None, "Pending"),
+                      pod("weft-master-x", "master", state={"running": {}}, beside=[{"name": "a", "state": ended(0)}])):
+            status, said, _ = run(folder, "sweep.sh", "t", "nodes=2", pods=[waits], TIMEOUT="1")
+            assert status == 1 and "nodes=2: FAILED: its master has not ended within 1 s" in said, said
         assert run(folder, "sweep.sh", "t", "nodes")[0] == 2
         status, said, calls = run(folder, "sweep.sh", "t", "elastic.options.dtype=fp8,bf16,FP8")
         assert status == 2 and "the runs of fp8 and FP8 would both be t-fp8" in said and "fp8" not in calls, said
-        pathlib.Path(folder, "pods").write_text(PODS.replace("|5|", "|0|"))
-        status, said, calls = run(folder, "sweep.sh", "way", "ucx.transports=rc+tcp,tcp", helm_does="""
-case "$*" in *install*=tcp*) ;; *install*) exit 1 ;; esac""")
+        status, said, calls = run(folder, "sweep.sh", "way", "ucx.transports=rc+tcp,tcp", pods=[master(0)],
+                                  helm_does="""case "$*" in *install*=tcp*) ;; *install*) exit 1 ;; esac""")
         assert status == 1 and "=rc+tcp: FAILED: Helm has not installed it" in said and "=tcp: passed" in said, said
         installs = [line for line in calls.splitlines() if line.startswith("helm -n space install way-")]
         assert len(installs) == 2 and calls.count("uninstall way-") == 1, calls
