@@ -175,6 +175,19 @@ def without_rdma_pods_keep_to_the_restricted_profile():
     assert container(master)["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
 
 
+def no_service_s_name_becomes_an_option():
+    """Kubernetes gives pods WEFT_STORE_PORT=tcp://... for a Service weft-store, and weft refuses it as a port."""
+    services = of_kind(render(name="store", values={"job": "store"}), "Service")
+    assert [s["metadata"]["name"] for s in services if s["spec"].get("clusterIP") != "None"] == ["weft-store"]
+    env = {**os.environ, "WEFT_STORE_PORT": "tcp://10.96.0.7:2379"}
+    done = subprocess.run([os.environ["WEFT"], "elastic", "--plan", ROOT / "plans/no_expansion.json"], env=env,
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "WEFT_STORE_PORT" in done.stderr, done.stderr
+    for job, mode in itertools.product((*JOBS, "store"), MODES):
+        for document in render(values={"job": job, "mode": mode}):
+            assert all(t["spec"]["enableServiceLinks"] is False for t, _ in templates(document)), (job, mode)
+
+
 def nothing_is_fetched_at_run_time():
     for job, mode in itertools.product(JOBS, MODES):
         for template in pods(render(values={"job": job, "mode": mode})):
@@ -357,7 +370,7 @@ def pods_listen_where_their_addresses_are():
 def a_release_s_name_may_have_dots():
     documents = render(name="weft-0.1")
     assert {d["metadata"]["name"] for d in of_kind(documents, "Service")} == {"weft-master-weft-0-1",
-                                                                              "weft-test-weft-0-1"}
+                                                                              "test-weft-weft-0-1"}
     judge_all(documents, VERSIONS)
     assert "weft-master-weft-0-1:9999" in container(pods(documents, "worker")[0])["command"]
 
@@ -507,7 +520,8 @@ main({test.__name__: test for test in (
     a_killed_worker_has_a_successor_and_one_that_ends_by_itself_has_none,
     worker_restarts_are_those_that_are_said, the_master_of_doctor_answers_as_long_as_a_worker_may_come,
     only_the_master_takes_the_claim,
-    without_rdma_pods_keep_to_the_restricted_profile, nothing_is_fetched_at_run_time,
+    without_rdma_pods_keep_to_the_restricted_profile, no_service_s_name_becomes_an_option,
+    nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,

@@ -157,6 +157,8 @@ claims: [{name: imex-channel}]
 {{- $v := .Values -}}
 serviceAccountName: {{ include "weft.serviceAccount" . | toYaml }}
 automountServiceAccountToken: false
+{{- /* Else the Service of a store called "store" gives pods a WEFT_STORE_PORT, which is an option of weft. */}}
+enableServiceLinks: false
 {{- if and (include "weft.comeAndGo" .) (le (int $v.terminationGracePeriodSeconds) 20) -}}
 {{- fail (printf "terminationGracePeriodSeconds is %d, and a worker that is to leave takes 20: want more, or elastic.agents=fixed" (int $v.terminationGracePeriodSeconds)) -}}
 {{- end }}
