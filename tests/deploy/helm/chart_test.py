@@ -188,6 +188,15 @@ def no_service_s_name_becomes_an_option():
             assert all(t["spec"]["enableServiceLinks"] is False for t, _ in templates(document)), (job, mode)
 
 
+def a_test_removes_no_object_of_another_release():
+    """Helm removes what has the name of a hook before it makes that: also the Service of a store."""
+    hooks = {(d["kind"], d["metadata"]["name"]) for d in render(name="x") if "annotations" in d["metadata"]}
+    assert {kind for kind, _ in hooks} == {"Service", "Job"}, hooks
+    for name, job in itertools.product(("test-x", "x-test", "x"), (*JOBS, "store")):
+        others = render(name=name, values={"job": job, "store": {"kind": "etcd"}}, hooks=False)
+        assert not hooks & {(d["kind"], d["metadata"]["name"]) for d in others}, name
+
+
 def nothing_is_fetched_at_run_time():
     for job, mode in itertools.product(JOBS, MODES):
         for template in pods(render(values={"job": job, "mode": mode})):
@@ -302,6 +311,27 @@ def a_store_s_pods_are_where_their_values_say():
         assert selects(apart["labelSelector"], template["metadata"]["labels"]), apart
         template, = pods(render(values={**values, "spread": "none"}))
         assert not terms(template, "podAntiAffinity")
+
+
+def test_pods_have_the_labels_that_pods_are_given():
+    """Clusters refuse pods without some labels, and put containers that never end beside pods without others."""
+    for job in (*JOBS, "store"):
+        documents = render(values={"job": job, "podLabels": {"sidecar.istio.io/inject": "false"}})
+        for template in [t for document in documents for t, _ in templates(document)]:
+            assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false", (job, template["metadata"])
+
+
+def a_chart_of_any_version_has_labels_that_are_taken():
+    """Versions of builds have a "+" in them, and may be long."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(CHART, pathlib.Path(folder, "weft"))
+        text = (CHART / "Chart.yaml").read_text()
+        for version in ("0.1.0+20261129.gabcdef", "0.1.0-" + 51 * "a" + ".0+b"):
+            pathlib.Path(copy, "Chart.yaml").write_text(text.replace("\nversion: 0.1.0", f"\nversion: {version}"))
+            status, out, error = helm("template", "r", copy)
+            assert status == 0, error
+            labels = set(re.findall(r"helm.sh/chart: (.*)", out))
+            assert labels and all(re.fullmatch(r'"weft-0\.1\.0[-_.A-Za-z0-9]{,51}[A-Za-z0-9]"', one) for one in labels)
 
 
 def the_master_of_p2p_waits_for_each_worker():
@@ -521,10 +551,13 @@ main({test.__name__: test for test in (
     worker_restarts_are_those_that_are_said, the_master_of_doctor_answers_as_long_as_a_worker_may_come,
     only_the_master_takes_the_claim,
     without_rdma_pods_keep_to_the_restricted_profile, no_service_s_name_becomes_an_option,
+    a_test_removes_no_object_of_another_release,
     nothing_is_fetched_at_run_time,
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
+    test_pods_have_the_labels_that_pods_are_given,
+    a_chart_of_any_version_has_labels_that_are_taken,
     the_master_of_p2p_waits_for_each_worker, what_kubernetes_takes_is_taken_as_it_stands,
     a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
     pods_listen_where_their_addresses_are, a_release_s_name_may_have_dots,

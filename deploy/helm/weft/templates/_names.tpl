@@ -51,7 +51,8 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- define "weft.labels" -}}
 {{ include "weft.podLabels" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- /* A version may have "+", and a label may not. */}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | regexFind ".*[A-Za-z0-9]" | quote }}
 {{- end }}
 
 {{/* metadata of an object: dict "root" $ "name" NAME "role" ROLE */}}
