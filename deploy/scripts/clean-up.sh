@@ -10,7 +10,7 @@ if [ $# -ne 1 ] || [ -z "$1" ]; then
   exit 2
 fi
 read -ra kubectl <<<"${KUBECTL:-kubectl}"
-kinds=job,deployment,statefulset,service,configmap,secret,serviceaccount,networkpolicy
+kinds=job,deployment,statefulset,service,configmap,secret,serviceaccount,networkpolicy,poddisruptionbudget
 kinds+=,persistentvolumeclaim # a store's: Kubernetes gives them the labels that its StatefulSet selects by
 for custom in jobsets.jobset.x-k8s.io leaderworkersets.leaderworkerset.x-k8s.io computedomains.resource.nvidia.com \
   podmonitors.monitoring.coreos.com; do

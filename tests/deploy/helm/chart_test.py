@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 
+from api import Api
 from chart import (CHART, EXAMPLES, LATER, ROOT, VALUES, VERSIONS, container, environment, helm, judge, main, of_kind,
                    pods, render, templates, yaml)
 
@@ -50,7 +51,8 @@ def every_job_in_every_mode_is_valid():
     for job, mode in itertools.product(JOBS, MODES):
         judge_all(render(values={"job": job, "mode": mode, "nodes": 4}), VERSIONS[:1])
     for kind, replicas in (("weft", 1), ("etcd", 1), ("etcd", 3)):
-        judge_all(render(values={"job": "store", "store": {"kind": kind, "replicas": replicas}}), VERSIONS)
+        store = {"kind": kind, "replicas": replicas, "size": "1Gi"}
+        judge_all(render(values={"job": "store", "store": store}), VERSIONS)
     for mode in MODES:
         judge_all(render(values={**EVERYTHING, "mode": mode}), VERSIONS)
     judge_all(render(values={**EVERYTHING, "job": "store"}), VERSIONS)
@@ -299,7 +301,7 @@ def a_store_s_pods_are_where_their_values_say():
     zone = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}
     for kind, replicas in (("weft", 1), ("etcd", 3)):
-        values = {"job": "store", "store": {"kind": kind, "replicas": replicas}, "affinity": zone,
+        values = {"job": "store", "store": {"kind": kind, "replicas": replicas, "size": "1Gi"}, "affinity": zone,
                   "podAnnotations": {"note": "1"}, "exclusivePlacement": {"topologyKey": "rack"}}
         documents = render(values=values)
         judge_all(documents, VERSIONS)
@@ -311,6 +313,44 @@ def a_store_s_pods_are_where_their_values_say():
         assert selects(apart["labelSelector"], template["metadata"]["labels"]), apart
         template, = pods(render(values={**values, "spread": "none"}))
         assert not terms(template, "podAntiAffinity")
+
+
+def members_of_an_etcd_are_evicted_one_at_a_time():
+    """Else the drains of two nodes at once are the end of a store of three. A store of one pod may be evicted."""
+    for kind, replicas in (("weft", 1), ("etcd", 1), ("etcd", 3)):
+        store = {"kind": kind, "replicas": replicas, "size": "1Gi"}
+        documents = render(values={"job": "store", "store": store})
+        budgets = of_kind(documents, "PodDisruptionBudget")
+        assert len(budgets) == (replicas == 3), (kind, replicas)
+        for budget in budgets:
+            assert budget["spec"]["maxUnavailable"] == 1
+            template, = pods(documents)
+            assert selects(budget["spec"]["selector"], template["metadata"]["labels"]), budget
+            for document in of_kind(documents, "Job", "test"):
+                assert not selects(budget["spec"]["selector"], document["spec"]["template"]["metadata"]["labels"])
+
+
+def an_etcd_that_stays_forgets_what_was():
+    """It keeps every change otherwise, and refuses all writes when they fill its quota."""
+    template, = pods(render(values={"job": "store", "store": {"kind": "etcd"}}))
+    assert environment(template)["ETCD_AUTO_COMPACTION_RETENTION"] == "1h"
+
+
+def an_upgrade_keeps_the_token():
+    with Api(Secret={"data": {"token": "a2VwdA=="}}) as api:
+        documents = render("--dry-run=server", "--kube-apiserver", api.url, hooks=False)
+    assert of_kind(documents, "Secret")[0]["data"] == {"token": "a2VwdA=="}
+
+
+def an_upgrade_that_changes_the_members_of_an_etcd_is_refused():
+    """Members know each other from the first start on: new ones would not find a place, and one of three has no say."""
+    with Api(StatefulSet={"spec": {"replicas": 3}}) as api:
+        for replicas in (3, 1):
+            store = {"kind": "etcd", "replicas": replicas, "size": "1Gi"}
+            status, _, error = helm("template", "r", CHART, "--dry-run=server", "--kube-apiserver", api.url, "-f", "-",
+                                    text=json.dumps({"job": "store", "store": store}))
+            assert (status == 0) == (replicas == 3), error
+            assert replicas == 3 or "store.replicas is 1, and this etcd has 3" in error, error
 
 
 def test_pods_have_the_labels_that_pods_are_given():
@@ -556,7 +596,8 @@ main({test.__name__: test for test in (
     transports_need_no_escaped_commas, a_gid_index_of_0_is_one, the_token_is_random_and_in_the_secret_alone,
     test_pods_meet_where_the_run_does, test_pods_keep_off_no_node_and_no_pod_keeps_off_theirs,
     a_run_has_a_domain_to_itself_in_which_its_pods_have_room, a_store_s_pods_are_where_their_values_say,
-    test_pods_have_the_labels_that_pods_are_given,
+    members_of_an_etcd_are_evicted_one_at_a_time, an_etcd_that_stays_forgets_what_was, an_upgrade_keeps_the_token,
+    an_upgrade_that_changes_the_members_of_an_etcd_is_refused, test_pods_have_the_labels_that_pods_are_given,
     a_chart_of_any_version_has_labels_that_are_taken,
     the_master_of_p2p_waits_for_each_worker, what_kubernetes_takes_is_taken_as_it_stands,
     a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,

@@ -87,6 +87,8 @@ CONTRADICTIONS = {
     "one port of a store": ({"job": "store", "store": {"port": 9100}, "metrics": {"enabled": True}},
                             "metrics.port is 9100, as store.port is"),
     "a port of etcd": ({"job": "store", "store": {"port": 2380, "kind": "etcd"}}, "store.port is 2380"),
+    "members without volumes": ({"job": "store", "store": {"replicas": 3, "kind": "etcd"}},
+                                "store.replicas is 3, and store.size is not set"),
     "three stores": ({"job": "store", "store": {"replicas": 3}}, "store.replicas"),
 }
 

@@ -4,7 +4,16 @@
 {{- $name := include "weft.name" . -}}
 {{- $members := list -}}
 {{- include "weft.differ" (dict "name" "store.port" "port" $v.store.port "other" "that of etcd's members" "otherPort" 2380) -}}
-{{- range $i := until (int $v.store.replicas) -}}
+{{- $replicas := int $v.store.replicas -}}
+{{- if and (gt $replicas 1) (not $v.store.size) -}}
+{{- fail (printf "store.replicas is %d, and store.size is not set: want a volume for each member, since the others refuse one that comes back without its keys" $replicas) -}}
+{{- end -}}
+{{- $there := lookup "apps/v1" "StatefulSet" (include "weft.namespace" .) $name -}}
+{{- $before := dig "spec" "replicas" $replicas ($there | default dict) | int -}}
+{{- if ne $before $replicas -}}
+{{- fail (printf "store.replicas is %d, and this etcd has %d: members know each other from their first start on, so install another release" $replicas $before) -}}
+{{- end -}}
+{{- range $i := until $replicas -}}
 {{- $members = append $members (printf "%s-%d=http://%s-%d.%s-peers:2380" $name $i $name $i $name) -}}
 {{- end }}
 apiVersion: v1
@@ -20,12 +29,26 @@ spec:
   ports:
     - {name: peer, port: 2380}
 ---
+{{- if gt $replicas 1 }}
+# Drains take one member at a time: the store needs two of three.
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "weft.metadata" (dict "root" $ "name" $name "role" "store") | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "weft.selector" . | nindent 6 }}
+      role: store
+---
+{{- end }}
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
   {{- include "weft.metadata" (dict "root" $ "name" $name "role" "store") | nindent 2 }}
 spec:
-  replicas: {{ int $v.store.replicas }}
+  replicas: {{ $replicas }}
   serviceName: {{ $name }}-peers
   podManagementPolicy: Parallel
   selector:
@@ -64,6 +87,7 @@ spec:
             - {name: ETCD_INITIAL_ADVERTISE_PEER_URLS, value: "http://$(ETCD_NAME).{{ $name }}-peers:2380"}
             - {name: ETCD_INITIAL_CLUSTER, value: {{ join "," $members | quote }}}
             - {name: ETCD_INITIAL_CLUSTER_TOKEN, value: {{ $name }}}
+            - {name: ETCD_AUTO_COMPACTION_RETENTION, value: 1h} # else the changes of all runs fill its quota one day
           ports:
             - {name: client, containerPort: {{ int $v.store.port }}}
             - {name: peer, containerPort: 2380}
