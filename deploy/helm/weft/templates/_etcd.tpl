@@ -87,7 +87,10 @@ spec:
             - {name: ETCD_INITIAL_ADVERTISE_PEER_URLS, value: "http://$(ETCD_NAME).{{ $name }}-peers:2380"}
             - {name: ETCD_INITIAL_CLUSTER, value: {{ join "," $members | quote }}}
             - {name: ETCD_INITIAL_CLUSTER_TOKEN, value: {{ $name }}}
-            - {name: ETCD_AUTO_COMPACTION_RETENTION, value: 1h} # else the changes of all runs fill its quota one day
+            # Else the changes of all runs fill its quota one day. A quiet watch asks again from its last change on, so
+            # that an age of an hour would be too young.
+            - {name: ETCD_AUTO_COMPACTION_MODE, value: revision}
+            - {name: ETCD_AUTO_COMPACTION_RETENTION, value: "100000"}
           ports:
             - {name: client, containerPort: {{ int $v.store.port }}}
             - {name: peer, containerPort: 2380}
