@@ -135,9 +135,9 @@ static void malformed_files(void **state) {
   change(path, "\"weft_limits\": 2", "\"weft_other\": 2");
   is_not_used("there is no number \"weft_limits\"");
   change(path, "\"weft_other\": 2", "\"weft_limits\": 1");
-  change(path, "12.5", "-3");
+  change(path, "\"gbps\": 12.5", "\"gbps\": -3");
   is_not_used("gbps: -3 is not a bandwidth");
-  change(path, "-3", "\"fast\"");
+  change(path, "\"gbps\": -3", "\"gbps\": \"fast\"");
   is_not_used("entry 0");
   change(path, "\"fast\"", "12.5");
   change(path, "\"copy\"", "\"teleport\"");
