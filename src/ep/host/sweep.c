@@ -23,8 +23,6 @@ void ep_host_sweep(weft_ep_t *ep) {
     return;
   bool again = ep_links_sweep(ep, ep_op_uses);
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
-    if (!group_view_find(ep->view, (int32_t)rank))
-      ep->masked[rank] = false;
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (!link || !is_needless(ep, link))
       continue;

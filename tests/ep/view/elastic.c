@@ -12,6 +12,7 @@
 #include "cmocka_all.h"
 
 #include "base/time/clock.h"
+#include "ep/core/engine.h"
 #include "ep/support/rank.h"
 #include "support/entries.h"
 
@@ -252,6 +253,61 @@ static void fifty_joins_and_leaves_leave_nothing(void **state) {
   assert_uint_in_range(support_descriptors(), descriptors, descriptors + forgotten);
 }
 
+static void *activate(void *ep) {
+  return weft_ep_activate(ep, DEADLINE_MS) == 0 ? ep : NULL;
+}
+
+// Waits until `ep`, which runs no operation meanwhile, is ready for a view with both ranks after the one without
+// rank 1.
+static void await_second_life(weft_ep_t *ep) {
+  uint64_t epoch = 0, deadline = clock_deadline_ms(DEADLINE_MS);
+  uint32_t count = 0;
+  while ((count != 2 || epoch < 3 || atomic_load(&ep->ready) < epoch) && !clock_passed(deadline)) {
+    assert_int_equal(weft_ep_committed_view(ep, &epoch, NULL, 0, &count), 0);
+    sched_yield();
+  }
+  assert_int_equal(count, 2);
+}
+
+// The view between two lives of a rank may never take effect: operations may go from the one to the other.
+static void a_mask_ends_with_the_life_that_it_was_set_for(void **state) {
+  (void)state;
+  static const int32_t founders[] = {0, 1};
+  weft_store_t *store;
+  weft_ep_t *ep, *masked, *next;
+  pthread_t thread;
+  void *active;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options = {.size = sizeof options, .store = store, .capacity = 2, .hidden = 128};
+  options.founders = founders;
+  options.num_founders = 2;
+  assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), 0);
+  options.rank = 1;
+  assert_int_equal(weft_ep_open(&masked, &options, DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_activate(ep, DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_activate(masked, DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_mask_update(ep, 1, true), 0);
+  weft_ep_close(masked);
+  options.founders = NULL;
+  options.num_founders = 0;
+  assert_int_equal(weft_ep_open(&next, &options, DEADLINE_MS), 0);
+  assert_int_equal(pthread_create(&thread, NULL, activate, next), 0);
+  await_second_life(ep);
+  for (int i = 0; i < 2; i++) // the last ones with the first life
+    assert_int_equal(weft_ep_barrier(ep), WEFT_ERR_PEER_LOST);
+  pthread_join(thread, &active);
+  assert_non_null(active);
+  enum weft_ep_rank_state states[2];
+  int32_t masks[2];
+  assert_int_equal(weft_ep_states(ep, states, 2, NULL), 0);
+  assert_int_equal(states[1], WEFT_EP_ACTIVE);
+  assert_int_equal(weft_ep_mask_read(ep, masks, 2, NULL), 0);
+  assert_int_equal(masks[1], 0);
+  weft_ep_close(next);
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_rank_joins),
@@ -259,6 +315,7 @@ int main(void) {
       cmocka_unit_test(a_rank_leaves_and_the_others_go_on),
       cmocka_unit_test(join_and_leave_together),
       cmocka_unit_test(fifty_joins_and_leaves_leave_nothing),
+      cmocka_unit_test(a_mask_ends_with_the_life_that_it_was_set_for),
   };
   return cmocka_run_group_tests_name("ep_elastic", tests, NULL, NULL);
 }
