@@ -6,13 +6,29 @@
 #include "base/time/clock.h"
 #include "ep/handshake/handshake.h"
 
-int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint64_t deadline_ns) {
-  int n = ep_interrupt_poll(ep, socket, events, deadline_ns);
-  if (n == 0)
-    return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
-  if (n == -1)
-    return fail_errno(errno, "waiting for rank %d's answer", rank);
-  return n < 0 ? n : 0;
+enum { CLAIM_MS = 500 }; // between two checks whether the called rank still has its claim
+
+int ep_check_called(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct group_peer claim;
+  if (group_find(ep->group, rank, &claim) == 0 && claim.incarnation == incarnation)
+    return 0;
+  return fail(WEFT_ERR_PEER_LOST, "rank %d lost its claim before it answered the call", rank);
+}
+
+int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint64_t incarnation, uint64_t deadline_ns) {
+  for (;;) {
+    uint64_t check_ns = clock_deadline_ms(CLAIM_MS);
+    int n = ep_interrupt_poll(ep, socket, events, check_ns < deadline_ns ? check_ns : deadline_ns);
+    if (n == -1)
+      return fail_errno(errno, "waiting for rank %d's answer", rank);
+    if (n != 0)
+      return n < 0 ? n : 0;
+    if (clock_passed(deadline_ns))
+      return fail(WEFT_ERR_TIMEOUT, "rank %d did not answer the call by the deadline", rank);
+    int rc = ep_check_called(ep, rank, incarnation);
+    if (rc != 0)
+      return rc;
+  }
 }
 
 enum { YIELDED_MS = 1000 }; // time for the call that is used; its caller may have given it up by then

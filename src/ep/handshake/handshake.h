@@ -40,9 +40,12 @@ int ep_answer_tcp(weft_ep_t *ep, struct ep_handshake *handshake);
 // False: this rank has to call. `yielded`: the other rank has answered that its own call is used; if that makes no link
 // for a moment, this rank has to call again. Under links.lock. [owner]
 bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t deadline_ns, bool yielded, int *rc);
-// Waits until the called rank has answered on `socket` (POLLIN), or can receive more (POLLOUT). TIMEOUT, CANCELED.
-// [owner]
-int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint64_t deadline_ns);
+// Waits until the called rank has answered on `socket` (POLLIN), or can receive more (POLLOUT). TIMEOUT, CANCELED;
+// PEER_LOST: see ep_check_called(). [owner]
+int ep_await_answer(weft_ep_t *ep, int socket, short events, int32_t rank, uint64_t incarnation, uint64_t deadline_ns);
+// PEER_LOST: the called incarnation has no claim any more. Its process may be stopped, and then it neither answers nor
+// hangs up; the group goes on without it, and another process may have its rank. [owner]
+int ep_check_called(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 // Checks whether the caller may be the rank that it names. A caller that knows this rank's claim could name any rank;
 // one that was stopped could name its own rank, which another process has by now. So if an incarnation of the rank is
 // connected, a new one is accepted only when the store has its claim. PEER_LOST. [service]

@@ -115,9 +115,10 @@ static void close_own(const int fds[EP_FDS]) {
 // --- dial ---
 
 // Waits in the kernel's queue while the peer has many callers: a caller that only polls for room would be overtaken by
-// those that wait. From time to time it checks whether it is interrupted.
-static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to, socklen_t size, int32_t rank,
-                         uint64_t deadline_ns) {
+// those that wait. From time to time it checks whether it is interrupted, and whether the peer still has its claim.
+static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to, socklen_t size,
+                         const struct ep_link *link, uint64_t deadline_ns) {
+  int32_t rank = link->rank;
   for (;;) {
     uint64_t left_us = clock_left_ns(deadline_ns) / 1000 + 1; // 0 would mean no limit
     left_us = left_us < QUEUED_US ? left_us : QUEUED_US;
@@ -133,6 +134,9 @@ static int connect_until(weft_ep_t *ep, int socket, const struct sockaddr_un *to
                                    : fail_errno(errno, "cannot connect to rank %d", rank);
     if (clock_passed(deadline_ns))
       return fail(WEFT_ERR_TIMEOUT, "rank %d did not accept the connection by the deadline", rank);
+    int rc = ep_check_called(ep, rank, link->incarnation);
+    if (rc != 0)
+      return rc;
   }
 }
 
@@ -155,7 +159,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
   int rc = send_message(ep, socket, &message, own);
   close_own(own);
   if (rc == 0)
-    rc = ep_await_answer(ep, socket, POLLIN, link->rank, deadline_ns);
+    rc = ep_await_answer(ep, socket, POLLIN, rank, link->incarnation, deadline_ns);
   if (rc == 0)
     rc = receive_message(ep, socket, &message, fds);
   if (rc == 0 && message.kind == EP_REFUSED)
@@ -185,7 +189,7 @@ int ep_call_local(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const struc
     return fail_errno(errno, "cannot call rank %d", rank);
   int rc = ep_link_new(ep, rank, incarnation, EP_ROUTE_MAPPED, &link, own);
   if (rc == 0) {
-    rc = connect_until(ep, fd, to, size, rank, deadline_ns);
+    rc = connect_until(ep, fd, to, size, link, deadline_ns);
     if (rc == 0)
       rc = check_called(fd, rank);
     if (rc == 0)

@@ -26,22 +26,24 @@ enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
 // --- call ---
 
 // Waits until the socket is ready for the next step.
-static int await(weft_ep_t *ep, const struct ep_handshake *handshake, int wants, int32_t rank, uint64_t deadline_ns) {
-  return ep_await_answer(ep, handshake->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, rank, deadline_ns);
+static int await(weft_ep_t *ep, const struct ep_handshake *handshake, int wants, const struct ep_link *link,
+                 uint64_t deadline_ns) {
+  return ep_await_answer(ep, handshake->socket, wants == TLS_WANTS_WRITE ? POLLOUT : POLLIN, link->rank,
+                         link->incarnation, deadline_ns);
 }
 
-static int shake_hands(weft_ep_t *ep, struct ep_handshake *handshake, const uint8_t key[SECRET_KEY_SIZE], int32_t rank,
-                       uint64_t deadline_ns) {
+static int shake_hands(weft_ep_t *ep, struct ep_handshake *handshake, const uint8_t key[SECRET_KEY_SIZE],
+                       const struct ep_link *link, uint64_t deadline_ns) {
   int rc;
-  while ((rc = ep_handshake_prove(handshake, true, key)) > 0 && (rc = await(ep, handshake, rc, rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_prove(handshake, true, key)) > 0 && (rc = await(ep, handshake, rc, link, deadline_ns)) == 0)
     ;
   return rc;
 }
 
-static int send_hello(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_tcp_message *hello, int32_t rank,
-                      uint64_t deadline_ns) {
+static int send_hello(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_tcp_message *hello,
+                      const struct ep_link *link, uint64_t deadline_ns) {
   int rc;
-  while ((rc = ep_handshake_send(handshake, hello)) > 0 && (rc = await(ep, handshake, rc, rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_send(handshake, hello)) > 0 && (rc = await(ep, handshake, rc, link, deadline_ns)) == 0)
     ;
   return rc;
 }
@@ -49,7 +51,7 @@ static int send_hello(weft_ep_t *ep, struct ep_handshake *handshake, const struc
 static int receive_answer(weft_ep_t *ep, struct ep_handshake *handshake, const struct ep_link *link,
                           uint64_t deadline_ns, bool *yield) {
   int rc;
-  while ((rc = ep_handshake_recv(handshake)) > 0 && (rc = await(ep, handshake, rc, link->rank, deadline_ns)) == 0)
+  while ((rc = ep_handshake_recv(handshake)) > 0 && (rc = await(ep, handshake, rc, link, deadline_ns)) == 0)
     ;
   return rc == 0 ? ep_tcp_answer_check(ep, handshake->received, handshake->num_received, link->rank, link->incarnation,
                                        yield)
@@ -107,7 +109,7 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
 static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
                              const struct ep_tcp_message *hello, uint64_t deadline_ns, bool *yield) {
   int32_t rank = link->rank; // an installed link may end at any time
-  int rc = send_hello(ep, handshake, hello, rank, deadline_ns);
+  int rc = send_hello(ep, handshake, hello, link, deadline_ns);
   if (rc == 0)
     rc = receive_answer(ep, handshake, link, deadline_ns, yield);
   if (rc == WEFT_ERR_UNREACHABLE)
@@ -132,7 +134,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   uint64_t limit_ns = clock_deadline_ms(HANDSHAKE_MS);
   ep_endpoint_tune(socket);
   ep_handshake_begin(&handshake, socket);
-  int rc = shake_hands(ep, &handshake, key, link->rank, limit_ns < deadline_ns ? limit_ns : deadline_ns);
+  int rc = shake_hands(ep, &handshake, key, link, limit_ns < deadline_ns ? limit_ns : deadline_ns);
   *met = rc == 0;
   if (rc == 0)
     rc = exchange_messages(ep, &handshake, link, hello, deadline_ns, yield);

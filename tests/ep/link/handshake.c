@@ -531,7 +531,7 @@ static void expect_of_answer(struct hosts *hosts, struct impostor *impostor, uin
   assert_int_equal(getsockname(impostor->listener, (struct sockaddr *)&at, &size), 0);
   snprintf(address, sizeof address, "elsewhere name " TOKEN " 127.0.0.1:%u", ntohs(at.sin_port));
   assert_int_equal(pthread_create(&thread, NULL, answer_one, impostor), 0);
-  int rc = ep_dial(hosts->caller, 0, 1234, address, clock_deadline_ms(timeout_ms));
+  int rc = ep_dial(hosts->caller, 0, hosts->called->incarnation, address, clock_deadline_ms(timeout_ms));
   pthread_join(thread, NULL);
   close(impostor->listener);
   if (rc != code || !strstr(weft_last_error(), text))
@@ -559,7 +559,6 @@ static void an_answer_that_is_wrong_makes_no_link(void **state) {
   struct hosts hosts;
   hosts_open(&hosts);
   struct ep_tcp_message welcome = ep_tcp_message_make(hosts.called, EP_WELCOME, hosts.caller->incarnation);
-  welcome.message.incarnation = 1234;
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = 0);
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = 7);
   EXPECT_OF(WEFT_ERR_PEER_LOST, "closed the connection", size = sizeof answer - 1);

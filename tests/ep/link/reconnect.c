@@ -315,6 +315,51 @@ static void who_has_yielded_to_a_call_that_was_given_up_calls_again(void **state
   weft_store_close(store);
 }
 
+// Claims rank 0 for a process that takes calls and never answers them, as one that is stopped. Returns its listener.
+static int claim_for_stopped(weft_store_t *store, const char *prefix, const weft_ep_t *caller) {
+  static const char name[] = "weft-00112233445566aa";
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  char host[EP_HOST_SIZE], key[64], claim[EP_HOST_SIZE + 128];
+  int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  memcpy(at.sun_path + 1, name, sizeof name - 1); // abstract: a NUL first
+  socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name);
+  assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
+  assert_int_equal(listen(listener, 1), 0);
+  assert_int_equal(sscanf(caller->links.address, "%159s", host), 1);
+  snprintf(key, sizeof key, "%srank/0", prefix);
+  snprintf(claim, sizeof claim, "{\"incarnation\":\"00000000000000aa\",\"address\":\"%s %s\"}", host, name);
+  assert_int_equal(weft_store_put(store, key, claim, strlen(claim), 0, NULL), 0);
+  return listener;
+}
+
+// A stopped process neither answers nor hangs up. When the group has taken its claim, whoever calls it goes on with the
+// rank's next life.
+static void a_call_ends_when_the_called_rank_has_lost_its_claim(void **state) {
+  (void)state;
+  static const char prefix[] = "/stopped/";
+  weft_store_t *store;
+  weft_ep_t *peer, *next;
+  pthread_t thread;
+  void *connected;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options[] = {small(store, 0, 2), small(store, 1, 2)};
+  options[0].prefix = options[1].prefix = prefix;
+  assert_int_equal(weft_ep_open(&peer, &options[1], DEADLINE_MS), 0);
+  int listener = claim_for_stopped(store, prefix, peer);
+  struct pollfd call = {.fd = listener, .events = POLLIN};
+  assert_int_equal(pthread_create(&thread, NULL, connect_to_0, peer), 0);
+  assert_int_equal(poll(&call, 1, DEADLINE_MS), 1);
+  assert_int_equal(weft_store_delete(store, "/stopped/rank/0", false, NULL), 0);
+  assert_int_equal(weft_ep_open(&next, &options[0], DEADLINE_MS), 0);
+  pthread_join(thread, &connected);
+  assert_non_null(connected);
+  assert_non_null(ep_link_find(peer, 0, next->incarnation));
+  close(listener);
+  weft_ep_close(next);
+  weft_ep_close(peer);
+  weft_store_close(store);
+}
+
 static atomic_uint watched, uncounted; // links whose end may be noticed, and those that were not counted by then
 
 int __real_ep_service_watch(weft_ep_t *ep, struct ep_link *link);
@@ -355,6 +400,7 @@ int main(void) {
       cmocka_unit_test(a_call_that_was_given_up_behind_its_answer_is_no_death),
       cmocka_unit_test(a_founder_that_was_put_out_is_not_waited_for),
       cmocka_unit_test(who_has_yielded_to_a_call_that_was_given_up_calls_again),
+      cmocka_unit_test(a_call_ends_when_the_called_rank_has_lost_its_claim),
   };
   return cmocka_run_group_tests_name("ep_reconnect", tests, NULL, NULL);
 }
