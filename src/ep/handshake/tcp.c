@@ -142,21 +142,32 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const struc
   return rc;
 }
 
+// Whether the rank itself may listen at its next address: nobody who knows its claim has answered at the last one. (An
+// interrupt ends the call.)
+static bool may_be_elsewhere(int rc, uint64_t deadline_ns) {
+  return rc == WEFT_ERR_AUTH || rc == WEFT_ERR_PROTOCOL || rc == WEFT_ERR_PEER_LOST ||
+         (rc == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns));
+}
+
 // A listener that does not know the claim is another host that also has that address, or a program that has got the
-// port of a rank that is gone. The rank itself may have another address by then, or none.
+// port of a rank that is gone. The rank itself may have another address by then, or none. A listener that does not
+// answer in time may be the rank itself, whose process is stopped or busy: the caller may call again until its
+// deadline.
 static int call_until(weft_ep_t *ep, const char *endpoints, struct ep_link *link, const struct ep_tcp_message *hello,
                       const uint8_t key[SECRET_KEY_SIZE], uint64_t deadline_ns, bool *yield) {
-  int rc = WEFT_ERR_AUTH;
+  int rc = WEFT_ERR_AUTH, socket;
   bool met = false;
-  for (const char *rest = endpoints; *rest && !met;) {
-    int socket;
+  for (const char *rest = endpoints; *rest && !met && may_be_elsewhere(rc, deadline_ns);) {
     rc = ep_endpoint_call(ep, &rest, link->rank, deadline_ns, &socket);
     if (rc != 0)
-      break;
+      return rc;
     rc = converse(ep, socket, link, hello, key, deadline_ns, &met, yield);
   }
   if (!met && (rc == WEFT_ERR_AUTH || rc == WEFT_ERR_PROTOCOL))
     return fail_context(WEFT_ERR_UNREACHABLE, "another process listens at the address of rank %d", link->rank);
+  if (!met && rc == WEFT_ERR_TIMEOUT && !clock_passed(deadline_ns))
+    return fail(WEFT_ERR_UNREACHABLE, "rank %d takes connections at %s, but did not answer within %d s", link->rank,
+                endpoints, HANDSHAKE_MS / 1000);
   return rc;
 }
 

@@ -480,8 +480,9 @@ struct impostor {
   int listener;
   uint8_t answer[sizeof(struct ep_tcp_message) + LATER];
   size_t size;
-  bool knows; // the claim
-  bool holds; // the connection open, until it is closed
+  bool knows;            // the claim
+  bool holds;            // the connection open, until it is closed
+  weft_ep_t *interrupts; // the caller, once it waits for an answer; NULL: none
 };
 
 static void hear_hello(struct tls *tls, int fd, struct ep_tcp_message *hello) {
@@ -504,13 +505,15 @@ static void *answer_one(void *arg) {
   int fd = accept(impostor->listener, NULL, NULL);
   if (fd < 0)
     return NULL;
+  struct pollfd more = {.fd = fd, .events = POLLIN};
+  if (impostor->interrupts && poll(&more, 1, RAW_PEER_DEADLINE_MS) == 1)
+    weft_ep_interrupt(impostor->interrupts);
   struct tls *tls = NULL;
   if (impostor->knows && secret_derive(TOKEN, EP_HANDSHAKE_PROTOCOL, key) == 0 &&
       (tls = raw_peer_prove(fd, false, key))) {
     hear_hello(tls, fd, &hello);
     raw_peer_tls_send(tls, fd, impostor->answer, impostor->size);
   }
-  struct pollfd more = {.fd = fd, .events = POLLIN};
   while (impostor->holds && poll(&more, 1, RAW_PEER_DEADLINE_MS) == 1 && recv(fd, rest, sizeof rest, 0) > 0)
     ;
   tls_close(tls);
@@ -529,7 +532,10 @@ static void expect_of_answer(struct hosts *hosts, struct impostor *impostor, uin
   assert_int_equal(bind(impostor->listener, (struct sockaddr *)&at, size), 0);
   assert_int_equal(listen(impostor->listener, 1), 0);
   assert_int_equal(getsockname(impostor->listener, (struct sockaddr *)&at, &size), 0);
-  snprintf(address, sizeof address, "elsewhere name " TOKEN " 127.0.0.1:%u", ntohs(at.sin_port));
+  uint16_t port = ntohs(at.sin_port); // a second call would stay in the listener's queue
+  snprintf(address, sizeof address, "elsewhere name " TOKEN " 127.0.0.1:%u,127.0.0.1:%u", port, port);
+  if (!impostor->interrupts)
+    *strchr(address, ',') = '\0';
   assert_int_equal(pthread_create(&thread, NULL, answer_one, impostor), 0);
   int rc = ep_dial(hosts->caller, 0, hosts->called->incarnation, address, clock_deadline_ms(timeout_ms));
   pthread_join(thread, NULL);
@@ -588,6 +594,15 @@ static void an_answer_that_is_wrong_makes_no_link(void **state) {
   hosts_close(&hosts);
 }
 
+static void an_interrupt_ends_a_call_that_has_other_addresses_left(void **state) {
+  (void)state;
+  struct hosts hosts;
+  hosts_open(&hosts);
+  struct impostor mute = {.holds = true, .interrupts = hosts.caller};
+  expect_of_answer(&hosts, &mute, RAW_PEER_DEADLINE_MS, WEFT_ERR_CANCELED, "interrupt");
+  hosts_close(&hosts);
+}
+
 // Whether one that calls, and speaks after more have come than there are places for handshakes, gets through the
 // handshake all the same. `*in_time`: it has spoken before its time to do so was over.
 static bool speaks_late(struct hosts *hosts, bool *in_time) {
@@ -639,6 +654,7 @@ int main(void) {
       cmocka_unit_test(who_speaks_late_has_kept_its_place),
       cmocka_unit_test(who_says_nothing_on_the_same_host_keeps_nobody_out),
       cmocka_unit_test(an_answer_that_is_wrong_makes_no_link),
+      cmocka_unit_test(an_interrupt_ends_a_call_that_has_other_addresses_left),
   };
   struct rlimit files; // those of a process that nobody has given more
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > FILES) {

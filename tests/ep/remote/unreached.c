@@ -1,8 +1,14 @@
 // A rank's transport to other hosts that peers cannot reach, for instance because it was opened while a network was
 // down: the rank opens a second one in its place. Also a caller that abandons its calls again and again while the
-// called rank does nothing.
+// called rank does nothing, and a called rank that takes calls and is silent.
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "cmocka_all.h"
 
@@ -10,6 +16,8 @@
 #include "base/time/clock.h"
 #include "ep/core/engine.h"
 #include "ep/remote/remote_link.h"
+
+#define PREFIX "/weft/unreached/"
 
 enum { DEADLINE_MS = 60000, UNREACHED_MS = 3000 };
 
@@ -38,6 +46,7 @@ static weft_ep_t *open_rank(weft_store_t *store, int32_t rank) {
   struct weft_ep_options options = WEFT_EP_OPTIONS_INIT;
   weft_ep_t *ep = NULL;
   options.store = store;
+  options.prefix = PREFIX;
   options.rank = rank;
   options.capacity = 3;
   options.hidden = 128;
@@ -86,8 +95,59 @@ static void links_that_were_given_up_do_not_pile_up(void **state) {
   weft_store_close(store);
 }
 
+// Claims rank 0 for a process on another host that takes calls and answers none. Returns its listener.
+static int claim_for_silent(weft_store_t *store) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof at;
+  char claim[256];
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
+  assert_int_equal(listen(listener, 4), 0);
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+  snprintf(claim, sizeof claim,
+           "{\"incarnation\":\"00000000000000aa\",\"address\":\"elsewhere name 00112233445566778899aabbccddeeff "
+           "127.0.0.1:%u\"}",
+           ntohs(at.sin_port));
+  assert_int_equal(weft_store_put(store, PREFIX "rank/0", claim, strlen(claim), 0, NULL), 0);
+  return listener;
+}
+
+static void *connect_to_0(void *ep) {
+  static const int32_t zero = 0;
+  return weft_ep_connect(ep, &zero, 1, DEADLINE_MS) == WEFT_ERR_CANCELED ? ep : NULL;
+}
+
+// It may be the rank itself, whose process is stopped or busy: there is time for more calls before the deadline.
+static void who_takes_a_call_and_is_silent_is_called_again(void **state) {
+  (void)state;
+  weft_store_t *store;
+  pthread_t thread;
+  void *canceled;
+  int calls[2];
+  assert_int_equal(weft_store_open_local(&store), 0);
+  weft_ep_t *caller = open_rank(store, 1);
+  int listener = claim_for_silent(store);
+  struct pollfd call = {.fd = listener, .events = POLLIN};
+  assert_int_equal(pthread_create(&thread, NULL, connect_to_0, caller), 0);
+  for (int i = 0; i < 2; i++) {
+    if (poll(&call, 1, DEADLINE_MS) != 1)
+      fail_msg("there are only %d calls", i);
+    calls[i] = accept(listener, NULL, NULL);
+    assert_true(calls[i] >= 0);
+  }
+  weft_ep_interrupt(caller);
+  pthread_join(thread, &canceled);
+  assert_non_null(canceled);
+  for (int i = 0; i < 2; i++)
+    close(calls[i]);
+  close(listener);
+  weft_ep_close(caller);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(an_address_that_is_not_reached_is_replaced),
-                                     cmocka_unit_test(links_that_were_given_up_do_not_pile_up)};
+                                     cmocka_unit_test(links_that_were_given_up_do_not_pile_up),
+                                     cmocka_unit_test(who_takes_a_call_and_is_silent_is_called_again)};
   return cmocka_run_group_tests_name("ep_unreached", tests, NULL, NULL);
 }
