@@ -1,6 +1,7 @@
 // The state of a rank that awaits its first operation, and whether it begins by itself.
 #include "ep/view/awaiting.h"
 #include "base/fail.h"
+#include "base/text/text.h"
 #include "base/time/clock.h"
 #include "ep/link/link.h"
 #include "group/view.h"
@@ -113,13 +114,30 @@ uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins) {
   return word_of(ready, stage);
 }
 
-int ep_awaiting_timed_out(const weft_ep_t *ep, uint64_t epoch) {
-  if (epoch == 0)
+// Lists the members of the newest view that may fix this rank's first operation: those that do not await their own.
+static void list_running(weft_ep_t *ep, struct text *ranks) {
+  const struct group_view *view = group_view(ep->group);
+  ep->engine->hold_links(ep);
+  for (uint32_t i = 0; view && i < view->count; i++) {
+    const struct group_member *member = &view->members[i];
+    if (member->rank != ep->rank && !awaits(ep_link_find(ep, member->rank, member->incarnation)))
+      text_add_rank(ranks, member->rank);
+  }
+  ep->engine->unhold_links(ep);
+  group_view_unref(view);
+}
+
+int ep_awaiting_timed_out(weft_ep_t *ep, uint64_t epoch) {
+  if (epoch != 0)
     return fail(WEFT_ERR_TIMEOUT,
-                "the ranks agreed on the view with rank %d, but the active ranks did not publish its first operation "
-                "by the deadline: they publish it when they run operations",
-                ep->rank);
-  return fail(WEFT_ERR_TIMEOUT,
-              "view %llu, in which this rank has to run, did not arrive from the store by the deadline",
-              (unsigned long long)epoch);
+                "view %llu, in which this rank has to run, did not arrive from the store by the deadline",
+                (unsigned long long)epoch);
+  struct text running = {0};
+  list_running(ep, &running);
+  int rc = fail(WEFT_ERR_TIMEOUT,
+                "the ranks agreed on the view with rank %d, but no active rank published its first operation by the "
+                "deadline: they publish it when they run operations; active: %s",
+                ep->rank, running.data ? running.data : "none");
+  text_free(&running);
+  return rc;
 }

@@ -16,7 +16,7 @@ bool ep_awaiting_takes(const weft_ep_t *ep, const struct ep_link *link);
 uint64_t ep_awaiting_stand(weft_ep_t *ep, const struct group_view **begins);
 
 // Fails with TIMEOUT and the reason. `epoch`: epoch of a start that was found, in whose view this rank cannot run yet;
-// 0: no start was found.
-int ep_awaiting_timed_out(const weft_ep_t *ep, uint64_t epoch);
+// 0: no start was found, and the text names the ranks that could have published one. [owner]
+int ep_awaiting_timed_out(weft_ep_t *ep, uint64_t epoch);
 
 #endif

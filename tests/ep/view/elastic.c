@@ -308,6 +308,33 @@ static void a_mask_ends_with_the_life_that_it_was_set_for(void **state) {
   weft_store_close(store);
 }
 
+// An active rank that runs no operation publishes none.
+static void a_joiner_says_whose_operations_it_waits_for(void **state) {
+  (void)state;
+  static const int32_t one = 1;
+  weft_store_t *store;
+  weft_ep_t *ep, *joiner;
+  assert_int_equal(weft_store_open_local(&store), 0);
+  struct weft_ep_options options = {.size = sizeof options, .store = store, .capacity = 2, .hidden = 128};
+  struct weft_ep_change_args change = WEFT_EP_CHANGE_ARGS_INIT;
+  assert_int_equal(weft_ep_open(&ep, &options, DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_activate(ep, DEADLINE_MS), 0);
+  options.rank = 1;
+  assert_int_equal(weft_ep_open(&joiner, &options, DEADLINE_MS), 0);
+  assert_int_equal(weft_ep_offer(joiner, DEADLINE_MS), 0);
+  change.add = &one;
+  change.num_add = 1;
+  assert_int_equal(weft_ep_change(ep, &change, DEADLINE_MS), 0);
+  uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
+  while (!ep_views_has(joiner, 1, joiner->incarnation) && !clock_passed(deadline))
+    sched_yield();
+  assert_int_equal(weft_ep_await_start(joiner, 1, NULL), WEFT_ERR_TIMEOUT);
+  assert_non_null(strstr(weft_last_error(), "active: 0"));
+  weft_ep_close(joiner);
+  weft_ep_close(ep);
+  weft_store_close(store);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_rank_joins),
@@ -316,6 +343,7 @@ int main(void) {
       cmocka_unit_test(join_and_leave_together),
       cmocka_unit_test(fifty_joins_and_leaves_leave_nothing),
       cmocka_unit_test(a_mask_ends_with_the_life_that_it_was_set_for),
+      cmocka_unit_test(a_joiner_says_whose_operations_it_waits_for),
   };
   return cmocka_run_group_tests_name("ep_elastic", tests, NULL, NULL);
 }
