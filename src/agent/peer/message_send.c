@@ -16,7 +16,7 @@ struct agent_outgoing {
   struct agent_peer *peer;
   struct agent_outgoing *next;                 // of all
   _Atomic(struct agent_outgoing *) next_spare; // in the list of those not in flight
-  uint32_t starts;
+  uint64_t starts;
   _Atomic int err;   // of the last start, TRANSPORT_IN_FLIGHT until it has ended
   uint64_t sequence; // of a notification; 0: another message
   uint8_t bytes[AGENT_HEADER + WEFT_AGENT_MAX_NOTIFICATION];

@@ -164,7 +164,7 @@ void agent_post_unprepare(struct agent_post *post) {
   post->prepared = false;
 }
 
-void agent_post_start(struct agent_post *post, uint32_t number) {
+void agent_post_start(struct agent_post *post, uint64_t number) {
   struct agent_worker *worker = post->worker;
   atomic_store_explicit(&post->number, number, memory_order_relaxed);
   if (worker->concurrent) {
@@ -187,13 +187,13 @@ void agent_post_start(struct agent_post *post, uint32_t number) {
   }
 }
 
-void agent_post_start_held(struct agent_post *post, uint32_t number) {
+void agent_post_start_held(struct agent_post *post, uint64_t number) {
   atomic_store_explicit(&post->number, number, memory_order_relaxed);
   serve_queue(post->worker);
   start(post);
 }
 
-void agent_post_leave(struct agent_post *post, uint32_t number) {
+void agent_post_leave(struct agent_post *post, uint64_t number) {
   struct agent_worker *worker = post->worker;
   atomic_store_explicit(&post->number, number, memory_order_relaxed);
   atomic_store(&post->wanted, true);
@@ -201,7 +201,7 @@ void agent_post_leave(struct agent_post *post, uint32_t number) {
   serve_if_free(worker);
 }
 
-void agent_post_cancel(struct agent_post *post, uint32_t number) {
+void agent_post_cancel(struct agent_post *post, uint64_t number) {
   atomic_store(&post->canceled, number);
   enqueue(post);
   serve_if_free(post->worker);

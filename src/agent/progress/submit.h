@@ -26,12 +26,12 @@ void agent_post_unprepare(struct agent_post *post);
 
 // Starts the post, which has not been started yet, or has ended. It may have ended when this returns. [any, without the
 // worker's lock]
-void agent_post_start(struct agent_post *post, uint32_t number);
+void agent_post_start(struct agent_post *post, uint64_t number);
 // The same for a holder of the worker's lock.
-void agent_post_start_held(struct agent_post *post, uint32_t number);
+void agent_post_start_held(struct agent_post *post, uint64_t number);
 // The same from anywhere, also from callbacks: the holder of the worker's lock starts the post before it unlocks.
-void agent_post_leave(struct agent_post *post, uint32_t number);
+void agent_post_leave(struct agent_post *post, uint64_t number);
 // Makes start `number` of the post end soon, unless it has ended. [any]
-void agent_post_cancel(struct agent_post *post, uint32_t number);
+void agent_post_cancel(struct agent_post *post, uint64_t number);
 
 #endif

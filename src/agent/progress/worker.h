@@ -23,8 +23,8 @@ struct agent_post {
   _Atomic bool queued;       // it is in the queue
   _Atomic bool wanted;       // it is to be posted
   _Atomic bool posting;      // inside the transport's post(), outside of the worker's lock
-  _Atomic uint32_t number;   // number of its starts
-  _Atomic uint32_t canceled; // number of the start that is to be cancelled
+  _Atomic uint64_t number;   // number of its starts
+  _Atomic uint64_t canceled; // number of the start that is to be cancelled
   bool prepared;             // guarded by the worker lock
   // Called when the post has ended: `err` is 0 or a code, and request.why has the reason. It runs inside a callback of
   // the transport or in the thread that started the post; nothing touches the post afterwards.

@@ -25,8 +25,8 @@ enum {
   AHEAD_NS = 1000000000, // by which one processor's counter is surely not ahead of another's
 };
 
-static uint64_t not_ending(uint32_t number) {
-  return (uint64_t)number << 8;
+static uint64_t not_ending(uint64_t number) {
+  return number << 8;
 }
 
 // --- the end ---
@@ -113,7 +113,7 @@ void agent_transfer_notification_ended(struct agent_post *post, int err) {
   finish(transfer, err);
 }
 
-void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code) {
+void agent_transfer_stop(weft_transfer_t *transfer, uint64_t number, int code) {
   uint64_t expected = not_ending(number);
   if (!atomic_compare_exchange_strong(&transfer->ending, &expected, expected | (uint64_t)-code))
     return;                                        // another thread has asked, or it is another post's time
@@ -138,7 +138,7 @@ uint64_t agent_transfers_housekeep(weft_agent_t *agent, uint64_t now_ns) {
     return next;
   pthread_mutex_lock(&agent->lock);
   for (weft_transfer_t *transfer = agent->transfers; transfer; transfer = transfer->next) {
-    uint32_t number = atomic_load(&transfer->number);
+    uint64_t number = atomic_load(&transfer->number);
     if (!agent_transfer_flies(transfer))
       continue;
     uint64_t left_ns = agent_transfer_left_ns(transfer);
@@ -176,7 +176,7 @@ static int take_credit(weft_transfer_t *transfer) {
 }
 
 // The peer has failed: the post counts for none. A thread that cancels may have seen it in flight, and sleeps.
-static __attribute__((noinline, cold)) int take_back(weft_transfer_t *transfer, uint32_t number, int failed) {
+static __attribute__((noinline, cold)) int take_back(weft_transfer_t *transfer, uint64_t number, int failed) {
   if (transfer->message)
     agent_credit_end(transfer->peer, transfer->sequence, failed);
   for (uint32_t i = 0; i < transfer->num_pieces; i++)
@@ -191,7 +191,7 @@ static __attribute__((noinline, cold)) int take_back(weft_transfer_t *transfer, 
 // A thread that ends a peer first marks the peer as failed, then looks at the states of its transfers. A post does the
 // two in the other order, so at least one of the two threads sees the other.
 static inline __attribute__((always_inline)) int begin(weft_transfer_t *transfer) {
-  uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
+  uint64_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed) + 1;
   uint64_t now = ticks_now();
   transfer->why[0] = '\0';
   uint64_t timeout = atomic_load_explicit(&transfer->timeout_ticks, memory_order_relaxed);
@@ -217,7 +217,7 @@ static inline __attribute__((always_inline)) int launch(weft_transfer_t *transfe
     rc = begin(transfer);
   if (rc != 0)
     return rc;
-  uint32_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed);
+  uint64_t number = atomic_load_explicit(&transfer->number, memory_order_relaxed);
   transfer->range = trace_begin(&transfer->link->worker->traces[transfer->op], transfer->bytes);
   for (uint32_t i = 0; i < transfer->num_parts; i++)
     agent_post_start(&transfer->parts[i], number);

@@ -62,7 +62,7 @@ struct weft_transfer {
   struct agent_peer *peer;
   struct weft_dlist *local, *remote; // the caller's lists
   struct agent_link *link;
-  _Atomic uint32_t number; // counts posts
+  _Atomic uint64_t number; // counts posts
   _Atomic uint64_t ending; // number << 8 | -code, once post `number` was requested to end early
   uint64_t posted_ticks, took_ticks, timeout_ns;
   _Atomic uint64_t timeout_ticks;
@@ -109,7 +109,7 @@ _Static_assert(offsetof(struct weft_transfer, outgoing) + sizeof(void *) <= 256,
 int agent_life_fail(uint32_t life, const char *what);
 
 // Makes post `number` of the transfer end with `code`, unless it ends earlier. [any]
-void agent_transfer_stop(weft_transfer_t *transfer, uint32_t number, int code);
+void agent_transfer_stop(weft_transfer_t *transfer, uint64_t number, int code);
 // Whether the transfer is in flight. [any]
 static inline bool agent_transfer_flies(weft_transfer_t *transfer) {
   int state = atomic_load(&transfer->state);

@@ -65,7 +65,7 @@ int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
   int closed = agent_life_check(transfer->life, "the transfer");
   if (closed != 0)
     return closed;
-  uint32_t number = atomic_load(&transfer->number);
+  uint64_t number = atomic_load(&transfer->number);
   if (!agent_transfer_flies(transfer))
     return 0;
   agent_transfer_stop(transfer, number, WEFT_ERR_CANCELED);

@@ -148,6 +148,26 @@ static void cancel_overtakes_the_post(void **state) {
   pair_free(transfer);
 }
 
+// A small transfer can be posted 2^32 times in ten minutes. Post n + 2^32 is not the one of number n that was
+// cancelled.
+static void posts_are_counted_beyond_32_bits(void **state) {
+  (void)state;
+  weft_transfer_t *transfer = held(64, NULL); // number 1
+  assert_int_equal(weft_transfer_cancel(transfer, SUPPORT_DEADLINE_MS), 0);
+  atomic_store(&loop.hold, false);
+  atomic_store(&transfer->number, UINT32_MAX);
+  struct weft_transfer_info info = WEFT_TRANSFER_INFO_INIT;
+  for (uint64_t i = 1; i <= 2; i++) {
+    assert_int_equal(weft_transfer_post(transfer), 0);
+    assert_true(pair_until(&pair, ended, transfer));
+    assert_int_equal(weft_transfer_poll(transfer), 0);
+    assert_int_equal(weft_transfer_get_info(transfer, &info), 0);
+    assert_true(info.posts == UINT32_MAX + i);
+    assert_true(info.start_ns > 0);
+  }
+  pair_free(transfer);
+}
+
 static void deadline_passes(void **state) {
   (void)state;
   struct weft_transfer_options options = with_note();
@@ -551,6 +571,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       CASE(cancel_waits_until_nothing_moves),
       CASE(cancel_overtakes_the_post),
+      CASE(posts_are_counted_beyond_32_bits),
       CASE(deadline_passes),
       CASE(a_wait_ends_before_the_transfer),
       CASE(peer_dies),
