@@ -31,17 +31,22 @@ static void sleep_on(weft_transfer_t *transfer, uint64_t until_ns) {
   syscall(SYS_futex, &transfer->state, FUTEX_WAIT_PRIVATE, state, &left, NULL, 0);
 }
 
-// 0: it has ended. 1: it has not.
-static int await_end(weft_transfer_t *transfer, uint32_t timeout_ms) {
+// Whether post `number` is in flight. Another thread may post again as soon as it has ended.
+static bool post_flies(weft_transfer_t *transfer, uint64_t number) {
+  return agent_transfer_flies(transfer) && atomic_load(&transfer->number) == number;
+}
+
+// 0: post `number` has ended. 1: it has not.
+static int await_end(weft_transfer_t *transfer, uint64_t number, uint32_t timeout_ms) {
   uint64_t begun = clock_ns(), until = clock_wait_deadline(timeout_ms);
   uint64_t spin_until = begun + transfer->agent->options.spin_us * UINT64_C(1000);
-  while (agent_transfer_flies(transfer)) {
+  while (post_flies(transfer, number)) {
     agent_drive(transfer->agent);
-    if (!agent_transfer_flies(transfer))
+    if (!post_flies(transfer, number))
       break;
     uint64_t now = clock_ns();
     if (agent_transfer_left_ns(transfer) == 0)
-      agent_transfer_stop(transfer, atomic_load(&transfer->number), WEFT_ERR_TIMEOUT);
+      agent_transfer_stop(transfer, number, WEFT_ERR_TIMEOUT);
     if (!transfer->agent->has_thread)
       agent_housekeep_if_due(transfer->agent, now);
     if (now >= until)
@@ -56,7 +61,8 @@ int weft_transfer_wait(weft_transfer_t *transfer, uint32_t timeout_ms) {
   int rc = weft_transfer_poll(transfer);
   if (rc != 1)
     return rc;
-  return await_end(transfer, timeout_ms) == 0 ? weft_transfer_poll(transfer) : 1;
+  int late = await_end(transfer, atomic_load(&transfer->number), timeout_ms);
+  return late ? 1 : weft_transfer_poll(transfer);
 }
 
 int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
@@ -66,10 +72,10 @@ int weft_transfer_cancel(weft_transfer_t *transfer, uint32_t timeout_ms) {
   if (closed != 0)
     return closed;
   uint64_t number = atomic_load(&transfer->number);
-  if (!agent_transfer_flies(transfer))
+  if (!post_flies(transfer, number))
     return 0;
   agent_transfer_stop(transfer, number, WEFT_ERR_CANCELED);
-  if (await_end(transfer, timeout_ms) == 0)
+  if (await_end(transfer, number, timeout_ms) == 0)
     return 0;
   return fail(WEFT_ERR_TIMEOUT, "the transfer with %s cannot be stopped within %u ms; it will end by itself",
               transfer->peer->name, timeout_ms);

@@ -168,6 +168,38 @@ static void posts_are_counted_beyond_32_bits(void **state) {
   pair_free(transfer);
 }
 
+// A transport that posts a transfer again as soon as its post has ended: as if another thread did this at that moment.
+static struct transport reposting;
+static _Atomic(weft_transfer_t *) reposted;
+
+static uint32_t progress_and_repost(struct transport_worker *worker) {
+  uint32_t count = transport_loop.progress(worker);
+  weft_transfer_t *transfer = atomic_load(&reposted);
+  if (transfer && !agent_transfer_flies(transfer) && atomic_compare_exchange_strong(&reposted, &transfer, NULL))
+    assert_int_equal(weft_transfer_post(transfer), 0);
+  return count;
+}
+
+static void cancel_does_not_wait_for_the_next_post(void **state) {
+  (void)state;
+  const struct transport *const with[2] = {&reposting, NULL};
+  reposting = transport_loop;
+  reposting.progress = progress_and_repost;
+  pair_close(&pair);
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.progress = progress;
+  pair_open(&pair, "", with, &options);
+  weft_transfer_t *transfer = held(4096, NULL);
+  atomic_store(&reposted, transfer);
+  assert_int_equal(weft_transfer_cancel(transfer, 1000), 0);
+  assert_null(atomic_load(&reposted));
+  assert_int_equal(weft_transfer_poll(transfer), 1); // the second post is in flight, and is not meant
+  atomic_store(&loop.hold, false);
+  assert_true(pair_until(&pair, ended, transfer));
+  assert_int_equal(weft_transfer_poll(transfer), 0);
+  pair_free(transfer);
+}
+
 static void deadline_passes(void **state) {
   (void)state;
   struct weft_transfer_options options = with_note();
@@ -572,6 +604,7 @@ int main(int argc, char **argv) {
       CASE(cancel_waits_until_nothing_moves),
       CASE(cancel_overtakes_the_post),
       CASE(posts_are_counted_beyond_32_bits),
+      CASE(cancel_does_not_wait_for_the_next_post),
       CASE(deadline_passes),
       CASE(a_wait_ends_before_the_transfer),
       CASE(peer_dies),
