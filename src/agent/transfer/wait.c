@@ -129,6 +129,9 @@ const char *weft_transfer_explain(weft_transfer_t *transfer) {
 int weft_transfer_estimate(weft_transfer_t *transfer, uint64_t *ns) {
   if (!transfer || !ns)
     return fail(WEFT_ERR_INVALID, "the transfer or ns is NULL");
+  int closed = agent_life_check(transfer->life, "the transfer");
+  if (closed != 0)
+    return closed;
   *ns = transfer->estimate_ns;
   return 0;
 }

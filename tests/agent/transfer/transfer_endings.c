@@ -498,11 +498,12 @@ static uint32_t refusals(weft_transfer_t *transfer, weft_dlist_t *list) {
   struct weft_post post = WEFT_POST_INIT;
   int32_t status;
   uint32_t count;
+  uint64_t ns;
   int fd;
   int codes[] = {weft_transfer_post(transfer),      weft_transfer_post_with(transfer, &post),
                  weft_transfer_poll(transfer),      weft_transfer_wait(transfer, 0),
                  weft_transfer_cancel(transfer, 0), weft_transfer_status(transfer, &status, 1, &count),
-                 weft_transfer_fd(transfer, &fd)};
+                 weft_transfer_fd(transfer, &fd),   weft_transfer_estimate(transfer, &ns)};
   uint32_t closed = 0;
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
     closed += codes[i] == WEFT_ERR_CLOSED;
@@ -528,7 +529,7 @@ static void outlives_its_agent(void **state) {
   pair.a.agent = NULL;
   for (int i = 0; i < 3; i++) {
     weft_dlist_t *local = all[i]->local, *remote = all[i]->remote;
-    assert_int_equal(refusals(all[i], local), 8);
+    assert_int_equal(refusals(all[i], local), 9);
     assert_non_null(strstr(weft_last_error(), "closed"));
     assert_non_null(strstr(weft_transfer_explain(all[i]), "is chosen"));
     if (i == 0) // in either order
@@ -562,7 +563,7 @@ static int look_from_a_child(weft_transfer_t *transfer) {
     right += codes[i] == WEFT_ERR_CLOSED;
   if (right != wanted || !strstr(weft_last_error(), "forked"))
     return 1;
-  if (refusals(transfer, local) != 8)
+  if (refusals(transfer, local) != 9)
     return 2;
   if (weft_transfer_free(transfer) != 0 || weft_dlist_free(local) != 0 || weft_dlist_free(remote) != 0)
     return 3;
