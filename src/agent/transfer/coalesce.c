@@ -84,6 +84,10 @@ int agent_pairs_check(const weft_dlist_t *local, const weft_dlist_t *remote,
   int rc = 0;
   if (!options->local_index != !options->remote_index)
     return fail(WEFT_ERR_INVALID, "only one of local_index and remote_index is given");
+  if (options->num_index > 0 && !options->local_index)
+    return fail(WEFT_ERR_INVALID, "num_index is %u, but local_index and remote_index are NULL", options->num_index);
+  if (options->num_runs > 0 && !options->runs)
+    return fail(WEFT_ERR_INVALID, "num_runs is %u, but runs is NULL", options->num_runs);
   if (options->local_index && options->runs)
     return fail(WEFT_ERR_INVALID, "both an index and runs are given");
   if (options->local_index) {

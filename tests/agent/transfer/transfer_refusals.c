@@ -94,6 +94,15 @@ static void pairs_that_do_not_fit_are_refused(void **state) {
   options.remote_index = &index;
   assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer),
                    WEFT_ERR_INVALID);
+  // A number without its array is no request for all descriptors.
+  options = (struct weft_transfer_options){.size = sizeof options, .num_index = 1};
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer),
+                   WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "num_index is 1"));
+  options = (struct weft_transfer_options){.size = sizeof options, .num_runs = 2};
+  assert_int_equal(weft_transfer_create(pair.a.agent, WEFT_TRANSFER_WRITE, local, remote, &options, &transfer),
+                   WEFT_ERR_INVALID);
+  assert_non_null(strstr(weft_last_error(), "num_runs is 2"));
   for (int i = 0; i < 3; i++)
     assert_int_equal(weft_dlist_free(i == 0 ? local : i == 1 ? remote : longer), 0);
 }
