@@ -152,12 +152,15 @@ void agent_peer_recycle(weft_agent_t *agent, struct agent_peer *peer) {
   struct agent_peers *peers = &agent->peers;
   free(peer->end_event);
   peer->end_event = NULL;
-  peer->next = NULL;
-  if (peers->num_free++ == 0)
+  bool used = peer->name[0]; // else its load failed, and there is nothing to remember
+  peer->next = used ? NULL : peers->free_first;
+  if (!used || !peers->free_first)
     peers->free_first = peer;
   else
     peers->free_last->next = peer;
-  peers->free_last = peer;
+  if (!peer->next)
+    peers->free_last = peer;
+  peers->num_free++;
 }
 
 void agent_peer_enter(weft_agent_t *agent, struct agent_peer *peer) {

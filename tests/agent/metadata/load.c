@@ -413,6 +413,34 @@ static void test_unreachable(void **state) {
   free(blob);
 }
 
+static bool is_remembered(void *arg) {
+  (void)arg;
+  pthread_mutex_lock(&reader.agent->lock);
+  bool is = reader.agent->peers.num_free == 1;
+  pthread_mutex_unlock(&reader.agent->lock);
+  return is;
+}
+
+// An application that tries an unreachable agent again and again still gets the reason why another peer has ended.
+static void test_failed_loads_are_not_remembered(void **state) {
+  (void)state;
+  enum { TIMES = 600 }; // more than twice the peers that are remembered
+  weft_peer_t gone = crowd_load(reader.agent, owner.agent), peer;
+  assert_int_equal(weft_agent_invalidate(reader.agent, gone), 0);
+  assert_true(support_wait(is_remembered, NULL, SUPPORT_DEADLINE_MS));
+  uint32_t slots = reader.agent->peers.count;
+  size_t size;
+  void *blob = describe_write(describe_fixed(), &size);
+  for (int i = 0; i < TIMES; i++)
+    assert_int_equal(weft_agent_load(reader.agent, blob, size, &peer), WEFT_ERR_UNREACHABLE);
+  free(blob);
+  struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+  assert_int_equal(weft_agent_peer(reader.agent, gone, &info), 0);
+  assert_int_equal(info.state, WEFT_PEER_LEFT);
+  assert_string_equal(info.name, "owner");
+  assert_true(reader.agent->peers.count <= slots + 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_whole_and_part, open_both, close_both),
@@ -428,6 +456,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_many_go, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_many_in_one, open_both, close_both),
       cmocka_unit_test_setup_teardown(test_unreachable, open_both, close_both),
+      cmocka_unit_test_setup_teardown(test_failed_loads_are_not_remembered, open_both, close_both),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
