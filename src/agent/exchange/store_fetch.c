@@ -30,6 +30,13 @@ static struct store_name *find(struct agent_store_thread *store_thread, const ch
   return found;
 }
 
+// The name that the key belongs to; NULL: none that was fetched. A store may return other keys than were asked for.
+static struct store_name *name_of(struct agent_store_thread *store_thread, const struct weft_store_kv *kv) {
+  size_t size = strlen(store_thread->prefix);
+  bool within = strncmp(kv->key, store_thread->prefix, size) == 0;
+  return within ? find(store_thread, kv->key + size) : NULL;
+}
+
 static void add_todo(struct agent_store_thread *store_thread, struct store_name *name) {
   if (!name->todo)
     STAILQ_INSERT_TAIL(&store_thread->todo, name, next);
@@ -89,7 +96,7 @@ static void on_event(void *arg, const struct weft_store_event *event) {
   struct agent_store_thread *store_thread = arg;
   bool of_key = event->kind == WEFT_STORE_EVENT_PUT || event->kind == WEFT_STORE_EVENT_DELETE;
   pthread_mutex_lock(&store_thread->lock);
-  struct store_name *name = of_key ? find(store_thread, event->kv->key + strlen(store_thread->prefix)) : NULL;
+  struct store_name *name = of_key ? name_of(store_thread, event->kv) : NULL;
   if (name && event->kv->mod_revision > name->revision) {
     bool put = event->kind == WEFT_STORE_EVENT_PUT;
     if (put && take_value(store_thread, name, event->kv) != 0) {
@@ -187,7 +194,7 @@ static void do_absence(struct agent_store_thread *store_thread, struct store_nam
 static int take_list(struct agent_store_thread *store_thread, const struct weft_store_list *list) {
   int err = 0;
   for (size_t i = 0; i < list->count; i++) {
-    struct store_name *name = find(store_thread, list->kvs[i]->key + strlen(store_thread->prefix));
+    struct store_name *name = name_of(store_thread, list->kvs[i]);
     if (name && list->kvs[i]->mod_revision > name->revision && take_value(store_thread, name, list->kvs[i]) != 0)
       err = WEFT_ERR_NOMEM;
   }

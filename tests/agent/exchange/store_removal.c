@@ -10,6 +10,8 @@
 #include "agent/exchange/support/store_suite.h"
 #include "agent/metadata/description.h"
 #include "cmocka_all.h"
+#include "store/list.h"
+#include "store/vtable.h"
 #include "support/wait.h"
 
 enum { BODIES = 4 };
@@ -187,5 +189,66 @@ void store_removal_of_own_only(void **state) {
   crowd_close(&second);
   crowd_close(&first);
   crowd_close(&member);
+  store_kind_close(store);
+}
+
+// A store that answers a range with a key that is shorter than the range's prefix. The bytes behind this key, where a
+// name would begin, are those of the key's value.
+static struct {
+  const struct store_ops *ops; // the true ones
+  weft_store_watch_fn fn;
+  void *arg;
+} lying;
+
+static int lying_range(weft_store_t *store, const char *key, bool prefix, uint32_t limit,
+                       struct weft_store_list **out) {
+  if (!prefix || limit != 0)
+    return lying.ops->range(store, key, prefix, limit, out);
+  char value[64];
+  int at = (int)strlen(key) - (int)sizeof "x";
+  int size = snprintf(value, sizeof value, "%*sa", at, "");
+  const struct weft_store_kv kv = {
+      .key = "x", .key_len = 1, .value = value, .value_len = (size_t)size, .mod_revision = INT64_MAX - 1};
+  struct weft_store_list *list = store_list_create();
+  assert_non_null(list);
+  assert_int_equal(store_list_add(list, &kv), 0);
+  list->revision = INT64_MAX - 1;
+  list->total = 1;
+  *out = list;
+  return 0;
+}
+
+static int lying_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft_store_watch_fn fn, void *arg,
+                            weft_store_watch_t **watch) {
+  lying.fn = fn;
+  lying.arg = arg;
+  return lying.ops->watch_open(store, prefix, from, fn, arg, watch);
+}
+
+// Keys outside of the range that was asked for are keys of no agent: all that were fetched are missing.
+void store_removal_foreign_keys(void **state) {
+  (void)state;
+  if (store_kind_url()) // one kind suffices: the answer is made here
+    return;
+  static struct crowd_member a, b;
+  weft_store_t *store = store_kind_open();
+  lying.ops = store->ops;
+  static struct store_ops ops;
+  ops = *store->ops;
+  ops.range = lying_range;
+  ops.watch_open = lying_watch_open;
+  store->ops = &ops;
+  store_agent_lease_ttl_s = 1; // for so long keys may be missing when the store was away
+  store_agent_open(&a, "a", store);
+  store_agent_open(&b, "b", store);
+  store_agent_lease_ttl_s = STORE_AGENT_TTL_S;
+  store_agent_publish(&a);
+  store_agent_fetch(&b, "a");
+  const struct weft_store_event reset = {.kind = WEFT_STORE_EVENT_RESET};
+  lying.fn(lying.arg, &reset);
+  crowd_await(&b, LEFT, "a", 1);
+  crowd_close(&a);
+  crowd_close(&b);
+  store->ops = lying.ops;
   store_kind_close(store);
 }

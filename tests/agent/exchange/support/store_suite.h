@@ -7,6 +7,7 @@ void store_removal_lease_runs_out(void **state);
 void store_removal_deletions(void **state);
 void store_removal_foreign_values(void **state);
 void store_removal_of_own_only(void **state);
+void store_removal_foreign_keys(void **state);
 // store_replacement.c
 void store_replacement_invalidated(void **state);
 void store_replacement_invalidated_and_fetched(void **state);
