@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/peer/message_send.h"
 #include "agent/peer/remote_regions.h"
 #include "agent/services.h"
 #include "base/log.h"
@@ -50,7 +51,7 @@ static void send_gone(struct agent_services *services, struct agent_peer *peer) 
   uint32_t count;
   if (peer->gone_sent < services->gone_before)
     peer->gone_sent = services->gone_before;
-  while ((count = copy_gone(services, peer->gone_sent, ids)) > 0) {
+  while (!agent_outgoing_full(peer) && (count = copy_gone(services, peer->gone_sent, ids)) > 0) {
     uint8_t bytes[1 + 8 * IDS_AT_ONCE];
     struct wire_writer writer = {.bytes = bytes, .capacity = sizeof bytes};
     wire_put_number(&writer, NEWS_GONE, 1);

@@ -174,7 +174,8 @@ int agent_send(weft_agent_t *agent, struct agent_peer *peer, enum agent_message_
                uint32_t size) {
   if (size > WEFT_AGENT_MAX_NOTIFICATION)
     return fail(WEFT_ERR_LIMIT, "a message has at most %d bytes, not %u", WEFT_AGENT_MAX_NOTIFICATION, size);
-  return send_numbered(agent, peer, kind, bytes, size, 0);
+  bool repeats = kind == AGENT_CREDIT || kind == AGENT_HEARTBEAT; // a later message says the same
+  return repeats && agent_outgoing_full(peer) ? 0 : send_numbered(agent, peer, kind, bytes, size, 0);
 }
 
 void agent_outgoing_cancel(struct agent_peer *peer) {
@@ -188,6 +189,10 @@ void agent_outgoing_cancel(struct agent_peer *peer) {
 
 bool agent_outgoing_idle(struct agent_peer *peer) {
   return atomic_load(&peer->flying) == 0;
+}
+
+bool agent_outgoing_full(struct agent_peer *peer) {
+  return atomic_load(&peer->flying) >= AGENT_FLYING;
 }
 
 void agent_outgoing_free(struct agent_peer *peer) {

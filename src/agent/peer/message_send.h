@@ -30,9 +30,11 @@ void agent_header_fill(struct agent_peer *peer, uint8_t *bytes, enum agent_messa
                        uint64_t sequence);
 
 // For the outgoing messages of a peer: the first cancels those in flight, the second returns whether none is in flight,
-// the third frees them if none is [worker lock of the messenger].
+// the last frees them if none is [worker lock of the messenger].
 void agent_outgoing_cancel(struct agent_peer *peer);
 bool agent_outgoing_idle(struct agent_peer *peer);
+// Whether so many are in flight that messages which can wait have to. Notifications have credits. [any]
+bool agent_outgoing_full(struct agent_peer *peer);
 void agent_outgoing_free(struct agent_peer *peer);
 
 #endif

@@ -14,6 +14,7 @@
 #include "agent/memory/region.h"
 #include "agent/metadata/describe.h"
 #include "agent/peer/load.h"
+#include "agent/peer/message_send.h"
 #include "agent/progress/submit.h"
 #include "agent/support/owned.h"
 #include "agent/support/pair.h"
@@ -439,6 +440,37 @@ static void order_is_kept(void **state) {
   }
 }
 
+static bool region_is_gone(void *arg) {
+  (void)arg;
+  return told(WEFT_AGENT_EVENT_PEER_UPDATED) == 2;
+}
+
+// A peer that does not read what is sent to it, but goes on to send, costs a bounded amount of memory. When it reads,
+// it learns what it has missed.
+static void messages_in_flight_are_bounded(void **state) {
+  (void)state;
+  struct weft_agent_memory memory = WEFT_AGENT_MEMORY_INIT;
+  weft_region_t extra;
+  memory.address = pair.a.memory;
+  memory.length = 4096;
+  assert_int_equal(weft_agent_register(pair.a.agent, &memory, &extra), 0);
+  assert_int_equal(pair_load_metadata(pair.a.agent, pair.b.agent, &pair.b.peer), 0);
+  atomic_store(&loop.hold, true);
+  pthread_mutex_lock(&pair.a.agent->lock);
+  struct agent_peer *peer = agent_peer_get(pair.a.agent, pair.a.peer);
+  pthread_mutex_unlock(&pair.a.agent->lock);
+  for (uint32_t i = 0; i < 2 * AGENT_FLYING; i++) {
+    agent_credit_send(pair.a.agent, peer);
+    assert_int_equal(agent_send(pair.a.agent, peer, AGENT_HEARTBEAT, NULL, 0), 0);
+  }
+  assert_in_range(loop_flying(), 1, AGENT_FLYING);
+  assert_int_equal(weft_agent_deregister(pair.a.agent, extra), 0);
+  assert_true(silent());
+  assert_in_range(loop_flying(), 1, AGENT_FLYING);
+  atomic_store(&loop.hold, false);
+  assert_true(pair_until(&pair, region_is_gone, NULL));
+}
+
 // Closing with everything in flight, lists and transfers not freed: it waits.
 static void closes_with_work_in_flight(void **state) {
   (void)state;
@@ -615,6 +647,7 @@ int main(int argc, char **argv) {
       CASE(ids_are_never_used_twice),
       CASE(each_pair_has_its_status),
       CASE(order_is_kept),
+      CASE(messages_in_flight_are_bounded),
       CASE(closes_with_work_in_flight),
       CASE(closes_on_a_transport_that_hangs),
       CASE(outlives_its_agent),
