@@ -81,7 +81,7 @@ static enum weft_ep_rank_state state_of(weft_ep_t *ep, int32_t rank, const struc
     return ep_link_find(ep, rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
   if (rank != ep->rank && !ep_link_find(ep, rank, member->incarnation))
     return WEFT_EP_LOST;
-  return ep->masked[rank] ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;
+  return ep->masked[rank] == member->incarnation ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;
 }
 
 int weft_ep_states(const weft_ep_t *ep, enum weft_ep_rank_state *states, uint32_t cap, uint32_t *count) {
@@ -115,9 +115,10 @@ int weft_ep_mask_update(weft_ep_t *ep, int32_t rank, bool masked) {
     return fail(WEFT_ERR_INVALID, "weft_ep_mask_update: rank %d is out of range; ranks are 0 to %u", rank,
                 ep->capacity - 1);
   follow(ep);
-  if (!ep->view || !group_view_find(ep->view, rank))
+  const struct group_member *member = ep->view ? group_view_find(ep->view, rank) : NULL;
+  if (!member)
     return fail(WEFT_ERR_NOT_FOUND, "weft_ep_mask_update: rank %d is not active", rank);
-  ep->engine->mask(ep, rank, masked);
+  ep->engine->mask(ep, rank, masked ? member->incarnation : 0);
   return 0;
 }
 

@@ -108,9 +108,9 @@ struct weft_ep {
   uint64_t mark;
   struct ep_activation activation;
   const struct group_view *view; // of next_op; a reference
-  bool *masked;                  // [capacity]
-  _Atomic bool sweep;            // a link went down or a view changed: check for links to free
-  uint32_t spins;                // how often a wait spins before it sleeps
+  uint64_t *masked;   // [capacity] incarnation that this rank sends no tokens; 0: none. Not the next one of that rank
+  _Atomic bool sweep; // a link went down or a view changed: check for links to free
+  uint32_t spins;     // how often a wait spins before it sleeps
   ep_fault_fn fault;
   void *fault_arg;
   struct weft_ep_route *routes; // created and not freed; see core/route.h

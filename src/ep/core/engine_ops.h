@@ -75,7 +75,7 @@ struct ep_engine_ops {
                        struct weft_ep_result *result, uint64_t *number);
   uint64_t (*next_op)(const weft_ep_t *ep);
   void (*set_mark)(weft_ep_t *ep, uint64_t mark);
-  void (*mask)(weft_ep_t *ep, int32_t rank, bool masked);
+  void (*mask)(weft_ep_t *ep, int32_t rank, uint64_t incarnation); // 0: the rank is not masked
   int (*mask_read)(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream);
   void (*add_stats)(const weft_ep_t *ep, struct weft_ep_stats *stats);
 

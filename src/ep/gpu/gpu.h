@@ -221,7 +221,7 @@ void ep_gpu_sweep(weft_ep_t *ep);
 void ep_gpu_control(weft_ep_t *ep);
 // Computes which seats receive no tokens. Under lock.
 void ep_gpu_set_masks(weft_ep_t *ep);
-void ep_gpu_mask(weft_ep_t *ep, int32_t rank, bool masked);
+void ep_gpu_mask(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_gpu_set_mark(weft_ep_t *ep, uint64_t mark);
 
 // --- view/views.c ---

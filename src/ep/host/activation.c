@@ -7,16 +7,6 @@
 #include "ep/view/views.h"
 #include "group/view.h"
 
-// A mask ends with the life that it was set for. The rank may be in the next view with a new one, since views may be
-// skipped.
-static void end_masks(weft_ep_t *ep, const struct group_view *next) {
-  for (uint32_t i = 0; i < ep->view->count; i++) {
-    const struct group_member *member = &ep->view->members[i];
-    if (!group_view_has(next, member->rank, member->incarnation))
-      ep->masked[member->rank] = false;
-  }
-}
-
 // The view of the next operation, as far as it is decided.
 void ep_host_follow(weft_ep_t *ep) {
   uint64_t newest = ep->activation.op + 1;
@@ -27,7 +17,6 @@ void ep_host_follow(weft_ep_t *ep) {
   const struct group_view *view = ep_views_find(ep, epoch);
   if (!view)
     return;
-  end_masks(ep, view);
   group_view_unref(ep->view);
   ep->view = view;
   ep->stats.activations++;

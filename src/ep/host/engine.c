@@ -7,6 +7,7 @@
 #include "ep/host/route/kept_route.h"
 #include "ep/host/rows/rows.h"
 #include "ep/remote/remote_link.h"
+#include "group/view.h"
 
 // --- opening and closing ---
 
@@ -91,14 +92,14 @@ static void link_free(weft_ep_t *ep, struct ep_link *link) {
   }
 }
 
-static void mask(weft_ep_t *ep, int32_t rank, bool masked) {
-  ep->masked[rank] = masked;
+static void mask(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  ep->masked[rank] = incarnation;
 }
 
 static int mask_read(weft_ep_t *ep, int32_t *masked, uint32_t cap, void *stream) {
   (void)stream;
   for (uint32_t rank = 0; rank < cap && rank < ep->capacity; rank++)
-    masked[rank] = ep->masked[rank];
+    masked[rank] = ep->masked[rank] != 0 && group_view_has(ep->view, (int32_t)rank, ep->masked[rank]);
   return 0;
 }
 

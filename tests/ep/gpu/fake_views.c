@@ -1,6 +1,7 @@
 // The host side of views on CUDA memory, on a plug-in without a GPU: ranks that join, leave, fall silent or cannot be
 // reached.
 #include <poll.h>
+#include <sched.h>
 
 #include "ep/gpu/support/fake_ranks.h"
 #include "ep/view/views.h"
@@ -135,6 +136,49 @@ static void a_silent_rank_is_put_out(void **state) {
     weft_ep_close(eps[i]);
 }
 
+// Waits until `ep`, which runs no operation meanwhile, is ready for a view with both ranks after the one without
+// rank 1.
+static void await_next_life(weft_ep_t *ep) {
+  uint64_t epoch = 0, deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  uint32_t count = 0;
+  while ((count != 2 || epoch < 3 || atomic_load(&ep->ready) < epoch) && !clock_passed(deadline_ns)) {
+    assert_ok(weft_ep_committed_view(ep, &epoch, NULL, 0, &count));
+    sched_yield();
+  }
+  assert_int_equal(count, 2);
+}
+
+// Whether the kernels send the connected rank no tokens.
+static bool is_masked(weft_ep_t *ep, int32_t rank) {
+  const struct ep_link *link = ep_link_find(ep, rank, 0);
+  assert_non_null(link);
+  return (ep->gpu->control.masked >> link->device.seat & 1) != 0;
+}
+
+// Operations go from the view with the one life of rank 1 to the view with the next one.
+static void a_mask_ends_with_the_life_that_it_was_set_for(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  struct fake_activation activation;
+  enum weft_ep_rank_state states[2];
+  fake_found(eps, 2);
+  assert_ok(weft_ep_mask_update(eps[0], 1, true));
+  assert_true(is_masked(eps[0], 1));
+  weft_ep_close(eps[1]);
+  eps[1] = fake_open(fake_options(1, NULL, 0));
+  fake_begin(&activation, eps[1]);
+  await_next_life(eps[0]);
+  while (!atomic_load(&activation.done))
+    fake_operate(eps, 1, NULL);
+  fake_end(&activation);
+  operate_until(eps, 2, 2, 1);
+  assert_ok(weft_ep_states(eps[0], states, 2, NULL));
+  assert_int_equal(states[1], WEFT_EP_ACTIVE);
+  assert_false(is_masked(eps[0], 1));
+  for (int i = 0; i < 2; i++)
+    weft_ep_close(eps[i]);
+}
+
 // Two of three fall silent while areas of the view before, of four, are still in use: most of the view that they were
 // missed in, so rank 0 is the one astray. They would be half of the view before, and put out.
 static void the_lost_count_in_the_view_that_lost_them(void **state) {
@@ -246,6 +290,7 @@ int main(void) {
                                       fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_joiner_that_is_left_alone_begins, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(a_mask_ends_with_the_life_that_it_was_set_for, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(the_lost_count_in_the_view_that_lost_them, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ranks_on_other_memory_or_out_of_reach_do_not_connect, fake_open_store,
                                       fake_close_store),

@@ -278,12 +278,8 @@ int ep_gpu_unmap(weft_ep_t *ep, int32_t rank) {
 // A link is retired when it is down, or was active, and no active or future view has its seat. Every change of these
 // conditions sets ep->sweep, so there is no need to try again.
 static void sweep_locked(weft_ep_t *ep, struct leaving *leaving) {
-  const struct ep_gpu *gpu = ep->gpu;
-  const struct group_view *newest = gpu->num_steps > 0 ? gpu->steps[gpu->num_steps - 1].view : NULL;
   ep_links_sweep(ep, is_needed);
   for (uint32_t rank = 0; rank < ep->capacity; rank++) {
-    if (!newest || !group_view_find(newest, (int32_t)rank))
-      ep->masked[rank] = false;
     struct ep_link *link = atomic_load(&ep->links.by_rank[rank]);
     if (link && (!ep_link_up(link) || link->was_active) && !is_needed(ep, link))
       hold(ep, leaving, link);
@@ -310,7 +306,7 @@ void ep_gpu_set_masks(weft_ep_t *ep) {
   struct ep_gpu *gpu = ep->gpu;
   uint64_t masked = ep->masked[ep->rank] ? bit(GPU_OWN_SEAT) : 0;
   for (uint32_t seat = GPU_OWN_SEAT + 1; seat < DEVICE_SEATS; seat++)
-    if (gpu->seats[seat] && ep->masked[gpu->seats[seat]->rank])
+    if (gpu->seats[seat] && ep->masked[gpu->seats[seat]->rank] == gpu->seats[seat]->incarnation)
       masked |= bit(seat);
   if (masked == gpu->control.masked)
     return;
@@ -318,9 +314,9 @@ void ep_gpu_set_masks(weft_ep_t *ep) {
   ep_gpu_control(ep);
 }
 
-void ep_gpu_mask(weft_ep_t *ep, int32_t rank, bool masked) {
+void ep_gpu_mask(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   pthread_mutex_lock(&ep->gpu->lock);
-  ep->masked[rank] = masked;
+  ep->masked[rank] = incarnation;
   ep_gpu_set_masks(ep);
   pthread_mutex_unlock(&ep->gpu->lock);
 }

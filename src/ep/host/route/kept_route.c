@@ -324,7 +324,8 @@ void ep_op_let_go(struct ep_op *op) {
 static bool goes(weft_ep_t *ep, int64_t expert) {
   int32_t rank = (int32_t)(expert / ep->experts_per_rank);
   const struct group_member *member = group_view_find(ep->view, rank);
-  return member && !ep->masked[rank] && (rank == ep->rank || ep_link_find(ep, rank, member->incarnation));
+  return member && ep->masked[rank] != member->incarnation &&
+         (rank == ep->rank || ep_link_find(ep, rank, member->incarnation));
 }
 
 int ep_kept_plan(weft_ep_route_t *route, const int64_t *topk_idx, uint32_t num_tokens, void *stream) {

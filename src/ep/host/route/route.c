@@ -48,11 +48,12 @@ static bool place(weft_ep_t *ep, struct ep_op *op, uint32_t token, size_t at) {
   if (op->went && !op->went[at])
     return false;
   uint32_t expert = (uint32_t)op->experts[at], rank = expert / ep->experts_per_rank;
-  bool masked = ep->masked[rank] && op->kind != EP_KIND_COMBINE; // a combine by a route sends no tokens
-  int32_t index = masked ? -1 : ep_op_member(op, (int32_t)rank);
+  int32_t index = ep_op_member(op, (int32_t)rank);
   if (index < 0 || op->members[index].lost)
     return false;
   struct ep_member *member = &op->members[index];
+  if (ep->masked[rank] == member->incarnation && op->kind != EP_KIND_COMBINE) // a combine by a route sends no tokens
+    return false;
   bool first = member->last_token != (int32_t)token; // rows are packed in the order of tokens
   if (first)
     member->rows_out++;
