@@ -72,6 +72,8 @@ def test_descriptors(pair: Pair) -> None:
     with a.write(ours, other, peer, runs=[(0, 1, 0, 1, 4)]) as transfer:
         transfer.run()
     assert (target[:32] == source[:32]).all()
+    with pytest.raises(weft.errors.InvalidError, match="runs: there is no run"):
+        a.write(ours, other, peer, runs=[])
     for wrong in ([(1, 2, 3, 4)], [("x", 8)], [(-1, 8)], np.zeros((2, 3), np.float64), np.zeros(3, np.int64), 7):
         with pytest.raises(TypeError):
             a.descriptors(wrong)

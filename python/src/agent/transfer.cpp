@@ -107,6 +107,8 @@ Transfer *make_transfer(const Agent &self, bool write, const List &local, const 
   }
   if (!runs.is_none()) {
     chosen = runs_of(runs);
+    if (chosen.empty())
+      raise_code(WEFT_ERR_INVALID, "runs: there is no run in it");
     options.runs = chosen.data(), options.num_runs = (uint32_t)chosen.size();
   }
   std::string note;
