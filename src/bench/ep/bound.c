@@ -56,6 +56,7 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
   const struct bench_ep_found_rank *from = &found->ranks[0], *to = &found->ranks[far];
   bool spread = !same_host(from, to), cuda = point->memory == WEFT_EP_MEMORY_CUDA;
   uint32_t here = spread ? most_on_a_host(found) : ranks, groups = spread ? 1 : as_hosts ? as_hosts : 1;
+  uint32_t together = spread ? here : (ranks - 1) / groups + 1; // the most that reach each other without the network
   bool network = spread || groups > 1;
   struct way way = {.share = 1.0 / here, .spread = 1, .same_gpu = share_a_gpu(found)};
   enum limits_memory memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
@@ -73,8 +74,8 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
     way.spread = ranks - 1;
     way.route.pairs = 1;
   }
-  if (spread) // only the bytes for other hosts pass the route
-    way.share *= (double)(ranks - 1) / (ranks - here);
+  if (network) // only the bytes for other hosts pass the route
+    way.share *= (double)(ranks - 1) / (ranks - together);
   return way;
 }
 

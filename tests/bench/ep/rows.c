@@ -7,6 +7,7 @@
 #include "bench/ep/bound.h"
 #include "bench/ep/found_json.h"
 #include "cmocka_all.h"
+#include "limits/host.h"
 
 enum { RANKS = 2, COUNT = 3 };
 
@@ -183,6 +184,45 @@ static void a_figure_stands_beside_its_bound(void **state) {
   figures_free(&figures);
 }
 
+// Of four ranks that reach each other as if on two hosts, each sends to one by memory and to two by the network: their
+// wire bytes may be half as many again as the network's bound.
+static void a_bound_of_the_network_is_of_what_passes_it(void **state) {
+  (void)state;
+  enum { MANY = 4 };
+  static const double shares[][2] = {{2, 3.0 / 8}, {3, 3.0 / 8}, {4, 1.0 / 4}, {8, 1.0 / 4}}; // --as-hosts, share
+  struct bench_ep_config config = {0};
+  struct bench_ep_sweep sweep = {.wanted = {[BENCH_EP_DISPATCH] = true}};
+  struct bench_ep_point four = point;
+  struct bench_ep_found found;
+  struct figures figures;
+  struct limits *limits;
+  uint32_t num_rows;
+  const struct limits_entry loopback = {
+      .kind = LIMITS_LOOPBACK, .name = "loopback tcp", .gbps = 1e6, .measured = true}; // above that of any NIC
+  four.ranks = MANY;
+  assert_int_equal(bench_ep_found_open(&found, MANY), 0);
+  found.count = 1;
+  for (uint32_t r = 0; r < MANY; r++) {
+    found.ranks[r].result = (struct bench_ep_result){.count = 1, .wire = {1000, 1000}, .way = "ofi"};
+    found.ranks[r].times = calloc(BENCH_EP_MAX_TIMES, sizeof *found.ranks[r].times);
+    assert_non_null(found.ranks[r].times);
+  }
+  assert_int_equal(limits_open(&limits), 0);
+  assert_int_equal(limits_table_add(&limits->table, &loopback), 0);
+  assert_int_equal(figures_begin(&figures, "ep"), 0);
+  assert_int_equal(bench_ep_add_rows(&figures, &config, &sweep, &four, 0, &found, &num_rows), 0);
+  for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+    uint32_t as_hosts = (uint32_t)shares[i][0];
+    assert_int_equal(bench_ep_bound_row(limits, &figures, &figures.rows[0], &four, &found, as_hosts), 0);
+    double share = figure(&figures.rows[0], "wire_bandwidth")->bound / 1e6;
+    if (share < 0.999 * shares[i][1] || share > 1.001 * shares[i][1])
+      fail_msg("as %u hosts: %g of the bound, not %g", as_hosts, share, shares[i][1]);
+  }
+  limits_close(limits);
+  bench_ep_found_free(&found);
+  figures_free(&figures);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_right_by_hand),
@@ -190,6 +230,7 @@ int main(void) {
       cmocka_unit_test(ranks_survive_the_way_to_another_host),
       cmocka_unit_test(what_another_host_spoilt_is_refused),
       cmocka_unit_test(a_figure_stands_beside_its_bound),
+      cmocka_unit_test(a_bound_of_the_network_is_of_what_passes_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
