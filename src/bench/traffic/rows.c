@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "bench/traffic/book.h"
 
-enum { MOST_SAMPLED = 64 };
+enum { MOST_SAMPLED = 64, MOST_NAMES = 8 };
 
 static int no_memory(void) {
   return fail(WEFT_ERR_NOMEM, "no memory for the results");
@@ -34,17 +34,32 @@ static const char *fact(const struct traffic_worker *worker, uint32_t rank, cons
   return text ? text : "";
 }
 
-// The transports that carry a pattern: one name, or several with '+' between them.
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void add_name(const char *names[MOST_NAMES], size_t *count, const char *name) {
+  bool known = !name || !*name || *count == MOST_NAMES;
+  for (size_t i = 0; i < *count && !known; i++)
+    known = strcmp(names[i], name) == 0;
+  if (!known)
+    names[(*count)++] = name;
+}
+
+// The transports that carry a pattern: one name, or several with '+' between them, in alphabetical order.
 static void name_transports(const struct traffic_worker *worker, uint32_t pattern, char *out, size_t cap) {
-  *out = '\0';
+  const char *names[MOST_NAMES];
+  size_t count = 0, used = 0;
   for (uint32_t rank = 0; rank < worker->sync.size; rank++) {
     const json_t *via = json_object_get(json_array_get(worker->facts, rank), "via");
-    const char *name = json_string_value(json_array_get(via, pattern));
-    if (!name || !*name || strstr(out, name))
-      continue;
-    size_t used = strlen(out);
-    snprintf(out + used, cap - used, "%s%.15s", used ? "+" : "", name);
+    const json_t *list = json_array_get(via, pattern);
+    for (size_t i = 0; i < json_array_size(list); i++)
+      add_name(names, &count, json_string_value(json_array_get(list, i)));
   }
+  qsort(names, count, sizeof *names, compare_names);
+  *out = '\0';
+  for (size_t i = 0; i < count && used < cap; i++)
+    used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? "+" : "", names[i]);
 }
 
 // Counts of the pairs of a pattern.

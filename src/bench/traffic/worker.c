@@ -202,19 +202,36 @@ static int make_lanes(struct traffic_worker *worker, const struct traffic_far *f
   return 0;
 }
 
-// Adds to the facts of all workers the transport that each uses for its part of each pattern: "via" is a list with one
-// name for each pattern.
+static bool has_name(const json_t *names, const char *name) {
+  for (size_t i = 0; i < json_array_size(names); i++)
+    if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+      return true;
+  return false;
+}
+
+// Adds the names of the transports that carry this worker's transfers of a pattern, which begin at `*lane`.
+static int name_transports(const struct traffic_worker *worker, uint32_t pattern, uint32_t *lane, json_t *names) {
+  for (; *lane < worker->num_lanes && worker->lanes[*lane].pattern == pattern; ++*lane) {
+    struct weft_transfer_info info = WEFT_TRANSFER_INFO_INIT;
+    int rc = weft_transfer_get_info(worker->lanes[*lane].transfer, &info);
+    if (rc != 0)
+      return rc;
+    if (!has_name(names, info.transport))
+      json_array_append_new(names, json_string(info.transport));
+  }
+  return 0;
+}
+
+// Adds to the facts of all workers the transports that each uses for its part of each pattern: "via" has a list of
+// names for each pattern.
 static int gather_transports(struct traffic_worker *worker) {
   uint32_t size = worker->sync.size, lane = 0;
   json_t *mine = json_array(), **all = calloc(size, sizeof *all);
   int rc = all ? 0 : fail(WEFT_ERR_NOMEM, "no memory for %u workers", size);
   for (uint32_t i = 0; i < worker->config->plan->num_patterns && rc == 0; i++) {
-    struct weft_transfer_info info = WEFT_TRANSFER_INFO_INIT;
-    if (lane < worker->num_lanes && worker->lanes[lane].pattern == i)
-      rc = weft_transfer_get_info(worker->lanes[lane].transfer, &info);
-    json_array_append_new(mine, json_string(info.transport));
-    while (lane < worker->num_lanes && worker->lanes[lane].pattern == i)
-      lane++;
+    json_t *names = json_array();
+    rc = name_transports(worker, i, &lane, names);
+    json_array_append_new(mine, names);
   }
   if (rc == 0)
     rc = meet_all_gather(worker->meet, "transfers", mine, SETUP_MS, all);

@@ -207,6 +207,13 @@ class Runs(TrafficTest):
         self.assertGreater(said["settings"]["clock_error_us"], 0)
         self.assertNotEqual(patterns(said)[0]["keys"]["transport"], "shm")
 
+    def test_every_transport_of_a_sender_is_named(self):
+        """Of the three others one is on the sender's host, and two are on the other one."""
+        listed = self.write("one.txt", "0 4K 4K 4K\n0 0 0 0\n0 0 0 0\n0 0 0 0\n")
+        said = self.on_two_hosts(listed, *FEW, "--local", 2)
+        transports = patterns(said)[0]["keys"]["transport"].split("+")
+        self.assertEqual((len(transports), "shm" in transports), (2, True), transports)
+
     def test_clocks_that_drift_apart(self):
         """One goes too fast by a twentieth, which is 25 ms in the half second after which they are compared anew. On a
         busy machine that half second is longer. Compared once, they would drift by a twentieth of the whole run, and
