@@ -266,6 +266,7 @@ static char *figures_text(void) {
   json_decref(keys);
   assert_non_null(figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, 1800));
   snprintf(row->refused, sizeof row->refused, "above its bound");
+  snprintf(figures.cut_short, sizeof figures.cut_short, "SIGINT");
   json_t *json = figures_to_json(&figures);
   char *text = json_dumps(json, 0);
   json_decref(json);
@@ -284,11 +285,12 @@ static void figures_and_their_baseline(void **state) {
   assert_int_equal(run.num_repeats, 2);
   assert_int_equal(run.left_out, 1);
   assert_string_equal(run.why_left, "above its bound");
+  assert_string_equal(run.remark, "not all was measured: the benchmark was cut short by SIGINT");
   assert_int_equal(latency->num_repeats, 2);
   assert_int_equal(latency->repeats[1].num_samples, 200);
   assert_true(run.started[0] > 0);
   assert_non_null(compare_row_find(row_of(&run, keys), "latency_p99"));
-  // As a baseline it has no samples, and says what they were worth.
+  // As a baseline it has no samples, and says what they were worth, and that the run was not whole.
   json_t *json = compare_baseline_json(&run);
   assert_non_null(json);
   text = json_dumps(json, 0);
@@ -298,6 +300,7 @@ static void figures_and_their_baseline(void **state) {
     fail_msg("%s", weft_last_error());
   free(text);
   assert_string_equal(again.format, "weft baseline");
+  assert_string_equal(again.remark, run.remark);
   const struct compare_repeat *one = repeat_of(&again, keys, "latency");
   assert_int_equal(again.num_repeats, 2);
   assert_int_equal(one->num_samples, 0);

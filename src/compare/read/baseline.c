@@ -1,6 +1,7 @@
 // Writes and reads baselines.
 #include "compare/read/baseline.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <weft/weft.h>
@@ -41,9 +42,10 @@ json_t *compare_baseline_json(const struct compare_run *run) {
     json_array_append_new(rows, row_json(&run->rows[i]));
   for (uint32_t i = 0; i < run->num_repeats; i++)
     json_array_append_new(started, json_integer((json_int_t)run->started[i]));
-  json_t *json = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "weft_baseline", FORMAT, "version", weft_version(),
-                           "format", run->format, "hosts", compare_run_names(run->hosts), "versions",
-                           compare_run_names(run->versions), "started", started, "rows", rows);
+  json_t *json =
+      json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "weft_baseline", FORMAT, "version", weft_version(),
+                "format", run->format, "remark", run->remark, "hosts", compare_run_names(run->hosts), "versions",
+                compare_run_names(run->versions), "started", started, "rows", rows);
   bool whole = json && json_array_size(json_object_get(json, "rows")) == run->num_rows;
   if (whole)
     return json;
@@ -104,6 +106,7 @@ static int read_baseline(struct compare_run *run, const struct compare_text *tex
   const json_t *format = json_object_get(text->json, "weft_baseline"), *row, *at;
   const json_t *versions = json_object_get(text->json, "versions");
   const json_t *rows = json_object_get(text->json, "rows"), *started = json_object_get(text->json, "started");
+  const char *remark = json_string_value(json_object_get(text->json, "remark")); // older versions write none
   if (!json_is_integer(format) || !json_is_array(rows))
     return fail(WEFT_ERR_PROTOCOL, "weft_baseline or rows: is missing or of another type");
   if (json_integer_value(format) != FORMAT)
@@ -111,6 +114,8 @@ static int read_baseline(struct compare_run *run, const struct compare_text *tex
                 "weft_baseline: format %" JSON_INTEGER_FORMAT
                 ", but this version reads format %d; make the baseline again with --save-baseline",
                 json_integer_value(format), FORMAT);
+  if (remark && *remark)
+    snprintf(run->remark, sizeof run->remark, "%.255s", remark);
   int err = compare_run_made(run, json_object_get(text->json, "hosts"), NULL);
   for (size_t i = 0; !err && (at = json_array_get(versions, i)); i++)
     err = compare_run_made(run, NULL, json_string_value(at));
