@@ -117,11 +117,13 @@ class Report(tool.ToolTest):
 
     def test_what_is_no_result_is_refused(self):
         self.file.write_text("{", encoding="utf-8")
-        self.refused(1, str(self.file), "report", self.folder)
+        self.refused(2, str(self.file), "report", self.folder)
         wrong = results()
         del wrong["phases"][1]["ranks"][0]["state"]
         self.file.write_text(json.dumps(wrong), encoding="utf-8")
-        self.refused(1, "phases[1].ranks[0].state", "report", self.folder)
+        self.refused(2, "phases[1].ranks[0].state", "report", self.folder)
+        self.file.write_text(json.dumps(results() | {"weft_results": 99}), encoding="utf-8")
+        self.refused(2, "99", "report", self.folder)
 
 
 if __name__ == "__main__":

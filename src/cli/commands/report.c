@@ -156,6 +156,12 @@ static int check_outputs(const struct options *options) {
   return page_check_files(options->html, options->prometheus);
 }
 
+// The user named the file: one that holds no results is wrong input, as for weft compare.
+static int failed(const struct cli_call *call, int err) {
+  bool no_results = err == WEFT_ERR_PROTOCOL || err == WEFT_ERR_VERSION;
+  return cli_command_failed(call, no_results ? WEFT_ERR_INVALID : err);
+}
+
 static int run(const struct cli_call *call) {
   struct options options = {0};
   int status = 0;
@@ -165,22 +171,22 @@ static int run(const struct cli_call *call) {
   int err = check_outputs(&options);
   if (!err && is_document(options.dir)) {
     err = report_documents(&options);
-    return err ? cli_command_failed(call, err) : 0;
+    return err ? failed(call, err) : 0;
   }
   if (err)
-    return cli_command_failed(call, err);
+    return failed(call, err);
   err = options.more.count > 0 && access(options.dir, F_OK) == 0 // load() reports a missing file
             ? fail(WEFT_ERR_INVALID, "%s is one file too many: a report is of one run", options.more.list[0])
             : load(&results, options.dir);
   if (err)
-    return cli_command_failed(call, err);
+    return failed(call, err);
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options.color);
   struct report_options look = {
       .format = options.format, .color = terminal.color, .unicode = terminal.unicode, .width = terminal.width};
   bool files = options.html || options.prometheus;
   err = files ? write_files(&options, &results) : report_write(stdout, &results, &look);
   results_free(&results);
-  return err ? cli_command_failed(call, err) : 0;
+  return err ? failed(call, err) : 0;
 }
 
 const struct cli_command cli_report = {
@@ -188,7 +194,8 @@ const struct cli_command cli_report = {
     .summary = "print the report of a run again",
     .description =
         "Reads the results in a run directory and writes them as text, JSON or CSV, as a page with pictures or for a "
-        "node exporter. Exit status 0 means that the report could be made, even if the run failed.",
+        "node exporter. Exit status 0 means that the report could be made, even if the run failed; 2 means that a file "
+        "holds no results, or results of another version.",
     .options = OPTION_TABLE(rows),
     .examples = examples,
     .run = run,
