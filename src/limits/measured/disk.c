@@ -159,7 +159,7 @@ int limits_measure_disk(const struct limits_try *one) {
   struct disk disk = {.fd = -1};
   bool in_memory = false;
   if (!folder)
-    return fail(WEFT_ERR_UNSUPPORTED, "not measured: --path names no folder");
+    return fail(WEFT_ERR_UNSUPPORTED, "--path names no folder");
   if (!limits_disk_of(folder, device, &in_memory))
     return fail(WEFT_ERR_SYSTEM, "cannot find out on which disk %s is", folder);
   if (in_memory)
