@@ -69,6 +69,15 @@ def a_port_in_use():
     assert not left, "a run that did not begin has left its directory"
 
 
+def a_few_descriptors():
+    with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
+        pathlib.Path(name, "plan.json").write_text("[[0]]")
+        for limit in (12, 16, 18):
+            limited = ["bash", "-c", f"ulimit -n {limit}; exec \"$@\"", "bash", WEFT, "elastic", "plan.json"]
+            result = subprocess.run(limited, cwd=name, capture_output=True, text=True, check=False)
+            assert result.returncode == 3 and "(raise ulimit -n)" in result.stderr, (limit, result)
+
+
 def an_unreachable_store():
     port = free_port()
     refused(3, f"127.0.0.1:{port}", plan=[[0]], store=f"http://127.0.0.1:{port}")
@@ -173,7 +182,7 @@ def a_rank_by_hand():
 main({test.__name__: test for test in (
     malformed_plans, more_live_ranks_than_slots, an_unwritable_run_directory, a_run_directory_that_holds_a_run,
     a_run_directory_with_results_of_something_else,
-    a_port_in_use, an_unreachable_store,
+    a_port_in_use, a_few_descriptors, an_unreachable_store,
     a_lead_that_never_comes, agents_that_never_come, a_wrong_token, a_missing_client_certificate,
     an_unknown_log_level, a_token_that_the_others_cannot_learn, a_follower_without_token, a_bad_job_name,
     a_rank_by_hand)})

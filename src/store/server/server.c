@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "base/sized.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,6 +34,19 @@ static void destroy(struct weft_store_server *server) {
   free(server);
 }
 
+// A server that can accept nobody would look like one that does not answer. A client takes descriptors here, and as
+// many again if it is in this process.
+static int check_room(const struct weft_store_server *server) {
+  int spare[8], count = 0, error = 0;
+  for (; count < (int)(sizeof spare / sizeof *spare) && !error; count += !error) {
+    spare[count] = fcntl(server->listener, F_DUPFD_CLOEXEC, 0);
+    error = spare[count] < 0 ? errno : 0;
+  }
+  while (count > 0)
+    close(spare[--count]);
+  return error ? fail_errno(error, "no file descriptors for clients of %s", server->url) : 0;
+}
+
 static int start(struct weft_store_server *server, const struct weft_store_server_options *options) {
   int err = server_secure(server, options);
   if (!err)
@@ -50,7 +64,9 @@ static int start(struct weft_store_server *server, const struct weft_store_serve
                ? fail(WEFT_ERR_INVALID, "no HTTPS server for %s: %s and %s have to be a certificate and its key",
                       server->url, options->cert_file, options->key_file)
                : fail_errno(errno, "the HTTP daemon for %s did not start", server->url);
-  err = server_reactor_start(server);
+  err = check_room(server);
+  if (!err)
+    err = server_reactor_start(server);
   if (err)
     MHD_stop_daemon(server->daemon);
   return err;
