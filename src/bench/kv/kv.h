@@ -79,8 +79,8 @@ int kv_model_find(struct kv_model *model, const char *name);
 int kv_model_from_config(struct kv_model *model, const json_t *config);
 int kv_model_load(struct kv_model *model, const char *path);
 
-// Computes the plan. INVALID: the parallelism does not divide the model; LIMIT: too many workers or blocks. Free it
-// with kv_plan_free().
+// Computes the plan. INVALID: the parallelism does not divide the model, or there are too many workers or blocks. Free
+// it with kv_plan_free().
 int kv_plan_make(struct kv_plan *plan, const struct kv_model *model, const struct kv_settings *settings);
 void kv_plan_free(struct kv_plan *plan);
 

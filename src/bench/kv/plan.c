@@ -74,7 +74,9 @@ static int check(const struct kv_plan *plan) {
                 KV_MAX_TOKENS, KV_MAX_REQUESTS);
   uint64_t workers = (uint64_t)settings->tp * settings->pp + (uint64_t)settings->decode_tp * settings->decode_pp;
   if (workers > TRAFFIC_MAX_RANKS)
-    return fail(WEFT_ERR_LIMIT, "%" PRIu64 " workers: want at most %d", workers, TRAFFIC_MAX_RANKS);
+    return fail(WEFT_ERR_INVALID,
+                "--tp %u x --pp %u and --decode-tp %u x --decode-pp %u make %" PRIu64 " workers: want at most %d",
+                settings->tp, settings->pp, settings->decode_tp, settings->decode_pp, workers, TRAFFIC_MAX_RANKS);
   int rc = check_side(&plan->model, settings->tp, settings->pp, "--");
   return rc == 0 ? check_side(&plan->model, settings->decode_tp, settings->decode_pp, "--decode-") : rc;
 }
@@ -123,9 +125,9 @@ static int join(struct kv_plan *plan, uint32_t from, uint32_t to, struct range l
     uint64_t bytes = settings->access == KV_BLOCK ? unit * count : unit;
     uint64_t pieces = settings->access == KV_BLOCK ? blocks * (count > 0) : blocks * count;
     if (pieces > WEFT_AGENT_MAX_DESCRIPTORS || (pieces > 0 && bytes > TRAFFIC_MAX_PAIR / pieces))
-      return fail(WEFT_ERR_LIMIT,
+      return fail(WEFT_ERR_INVALID,
                   "worker %u would send %" PRIu64 " blocks of %" PRIu64 " bytes to worker %u: want at most %d, and 1 "
-                  "TiB: fewer tokens or requests, or larger pages",
+                  "TiB: a smaller --tokens or --requests, or a larger --page-size",
                   from, pieces, bytes, to, WEFT_AGENT_MAX_DESCRIPTORS);
     if (pieces > 0)
       pair.kinds[kind] = (struct traffic_pieces){.bytes = bytes, .count = (uint32_t)pieces};

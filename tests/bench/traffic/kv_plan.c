@@ -173,11 +173,12 @@ static void what_cannot_be_divided_is_refused(void **state) {
   assert_refused(kv_plan_make(&plan, &model, &settings), WEFT_ERR_INVALID, "--pp 37: qwen3-8b has 36 layers");
   settings = plain;
   settings.tokens = UINT64_C(1) << 31;
-  assert_refused(kv_plan_make(&plan, &model, &settings), WEFT_ERR_LIMIT, "larger pages");
+  assert_refused(kv_plan_make(&plan, &model, &settings), WEFT_ERR_INVALID, "a larger --page-size");
   settings = plain;
   settings.tp = 1000;
   settings.decode_tp = 1000;
-  assert_refused(kv_plan_make(&plan, &model, &settings), WEFT_ERR_LIMIT, "2000 workers");
+  assert_refused(kv_plan_make(&plan, &model, &settings), WEFT_ERR_INVALID,
+                 "--tp 1000 x --pp 1 and --decode-tp 1000 x --decode-pp 1 make 2000 workers: want at most 1024");
 }
 
 static int read_config(struct kv_model *model, const char *text) {
