@@ -106,21 +106,40 @@ static int take_layer_types(struct kv_model *model, const json_t *types) {
   return 0;
 }
 
-// Without layer_types all layers have the window (Mistral), unless use_sliding_window says that it is not used (Qwen;
-// if it is used, the layers from max_window_layers on have it).
+// Models whose config.json may leave out which layers have the window: one of every so many layers, the last of them,
+// has full attention.
+static uint32_t usual_pattern(const char *model_type) {
+  static const struct {
+    const char *type;
+    uint32_t pattern;
+  } usual[] = {{"cohere2", 4}, {"gemma2", 2}, {"gemma3", 6}, {"gemma3_text", 6}};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (strcmp(usual[i].type, model_type) == 0)
+      return usual[i].pattern;
+  return 0;
+}
+
+// Without layer_types and without a pattern all layers have the window (Mistral), or those from max_window_layers on
+// (Qwen).
+static int take_pattern(struct kv_model *model, const json_t *config) {
+  uint32_t first = 0, pattern = 0;
+  int rc = take(config, "max_window_layers", KV_MAX_LAYERS, true, &first);
+  if (rc == 0)
+    rc = take(config, "sliding_window_pattern", KV_MAX_LAYERS, true, &pattern);
+  pattern = pattern ? pattern : usual_pattern(model->name);
+  for (uint32_t i = first; i < model->layers && rc == 0; i++)
+    model->sliding[i] = pattern == 0 || (i + 1) % pattern != 0;
+  return rc;
+}
+
+// No layer has the window if use_sliding_window says so (Qwen).
 static int take_window(struct kv_model *model, const json_t *config) {
   const json_t *types = json_object_get(config, "layer_types");
-  uint32_t window = 0, first = 0;
+  uint32_t window = 0;
   int rc = take(config, "sliding_window", UINT32_MAX, true, &window);
-  if (rc == 0)
-    rc = take(config, "max_window_layers", KV_MAX_LAYERS, true, &first);
   if (rc != 0 || window == 0 || json_is_false(json_object_get(config, "use_sliding_window")))
     return rc;
-  if (types && !json_is_null(types))
-    rc = take_layer_types(model, types);
-  else
-    for (uint32_t i = first; i < model->layers; i++)
-      model->sliding[i] = true;
+  rc = types && !json_is_null(types) ? take_layer_types(model, types) : take_pattern(model, config);
   for (uint32_t i = 0; i < model->layers; i++)
     model->window = model->sliding[i] ? window : model->window;
   return rc;

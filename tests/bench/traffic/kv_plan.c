@@ -216,6 +216,36 @@ static void a_config_is_read(void **state) {
   assert_int_equal(model.window, 0);
 }
 
+// As transformers counts them: of every so many layers the last one has full attention.
+static void a_pattern_says_which_layers_slide(void **state) {
+  (void)state;
+  static const struct {
+    const char *more;
+    uint32_t sliding, first_full; // of 12 layers
+  } configs[] = {{"\"model_type\": \"mistral\"", 12, 12},
+                 {"\"model_type\": \"gemma2\"", 6, 1},
+                 {"\"model_type\": \"gemma3_text\"", 10, 5},
+                 {"\"model_type\": \"cohere2\"", 9, 3},
+                 {"\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 3", 8, 2},
+                 {"\"sliding_window_pattern\": 1", 0, 0}};
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+    struct kv_model model;
+    char text[256];
+    uint32_t sliding = 0, first_full = 0;
+    snprintf(text, sizeof text,
+             "{\"num_hidden_layers\": 12, \"num_attention_heads\": 8, \"head_dim\": 64, \"sliding_window\": 128, %s}",
+             configs[i].more);
+    assert_int_equal(read_config(&model, text), 0);
+    for (uint32_t layer = 0; layer < model.layers; layer++)
+      sliding += model.sliding[layer];
+    while (first_full < model.layers && model.sliding[first_full])
+      first_full++;
+    assert_int_equal(sliding, configs[i].sliding);
+    assert_int_equal(first_full, configs[i].first_full);
+    assert_int_equal(model.window, sliding > 0 ? 128 : 0);
+  }
+}
+
 static void a_wrong_config_is_refused_by_member(void **state) {
   (void)state;
   static const char *const wrong[][2] = {
@@ -231,6 +261,9 @@ static void a_wrong_config_is_refused_by_member(void **state) {
       {"{\"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"head_dim\": 64, \"sliding_window\": 8, "
        "\"layer_types\": []}",
        "a name for each of 2 layers"},
+      {"{\"num_hidden_layers\": 2, \"num_attention_heads\": 8, \"head_dim\": 64, \"sliding_window\": 8, "
+       "\"sliding_window_pattern\": \"LLLG\"}",
+       "\"sliding_window_pattern\" is wrong"},
   };
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     struct kv_model model;
@@ -272,6 +305,7 @@ int main(void) {
       cmocka_unit_test(requests_and_broken_pages),
       cmocka_unit_test(what_cannot_be_divided_is_refused),
       cmocka_unit_test(a_config_is_read),
+      cmocka_unit_test(a_pattern_says_which_layers_slide),
       cmocka_unit_test(a_wrong_config_is_refused_by_member),
       cmocka_unit_test(a_plan_comes_back_from_json),
   };
