@@ -41,12 +41,17 @@ bool traffic_size_parse(const char *text, size_t size, uint64_t *bytes) {
   uint64_t count = 0;
   for (size_t i = 0; i < whole; i++)
     count = count * 10 + (uint64_t)(text[i] - '0');
-  double part = 0, place = 0.1;
-  for (size_t i = 0; i < fraction; i++, place /= 10)
-    part += place * (text[whole + 1 + i] - '0');
+  uint64_t part = 0, scale = 1; // the fraction is part / scale
+  for (size_t i = 0; i < fraction; i++, scale *= 10)
+    part = part * 10 + (uint64_t)(text[whole + 1 + i] - '0');
   if (count > TRAFFIC_MAX_PAIR >> shift)
     return false;
-  *bytes = (count << shift) + (uint64_t)(part * (double)(UINT64_C(1) << shift));
+  for (int left = shift; left > 0; left -= 10) {
+    part *= 1024;
+    count = count * 1024 + part / scale;
+    part %= scale;
+  }
+  *bytes = count;
   return *bytes <= TRAFFIC_MAX_PAIR;
 }
 

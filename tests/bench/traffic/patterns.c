@@ -23,7 +23,7 @@ static void sizes_are_powers_of_1024(void **state) {
                {"1.5M", 1536 * K}, {"2G", 2 * K * K * K},
                {"0.5K", 512},      {"1T", K * K * K * K},
                {"10b", 10},        {"0.3", 0},
-               {"0.25K", 256}};
+               {"0.25K", 256},     {"0.015625M", 16 * K}}; // 1/64 of it, exactly
   static const char *const wrong[] = {
       "", "-1", "K", "1.", ".5", "1X", "1KK", "1Ki", "1.5.2", "2T", "1e3", "0x10", "99999999999999999999", "1 K", "+1"};
   uint64_t bytes = 0;
