@@ -317,12 +317,12 @@ static void who_has_yielded_to_a_call_that_was_given_up_calls_again(void **state
 
 // Claims rank 0 for a process that takes calls and never answers them, as one that is stopped. Returns its listener.
 static int claim_for_stopped(weft_store_t *store, const char *prefix, const weft_ep_t *caller) {
-  static const char name[] = "weft-00112233445566aa";
   struct sockaddr_un at = {.sun_family = AF_UNIX};
-  char host[EP_HOST_SIZE], key[64], claim[EP_HOST_SIZE + 128];
+  char name[32], host[EP_HOST_SIZE], key[64], claim[EP_HOST_SIZE + 128];
   int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  memcpy(at.sun_path + 1, name, sizeof name - 1); // abstract: a NUL first
-  socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name);
+  int length = snprintf(name, sizeof name, "weft-%016x", (unsigned)getpid()); // the test runs several times at once
+  memcpy(at.sun_path + 1, name, (size_t)length);                              // abstract: a NUL first
+  socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
   assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
   assert_int_equal(listen(listener, 1), 0);
   assert_int_equal(sscanf(caller->links.address, "%159s", host), 1);
