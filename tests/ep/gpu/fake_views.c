@@ -168,9 +168,7 @@ static void a_mask_ends_with_the_life_that_it_was_set_for(void **state) {
   eps[1] = fake_open(fake_options(1, NULL, 0));
   fake_begin(&activation, eps[1]);
   await_next_life(eps[0]);
-  while (!atomic_load(&activation.done))
-    fake_operate(eps, 1, NULL);
-  fake_end(&activation);
+  fake_take_in(eps, 2, &activation);
   operate_until(eps, 2, 2, 1);
   assert_ok(weft_ep_states(eps[0], states, 2, NULL));
   assert_int_equal(states[1], WEFT_EP_ACTIVE);

@@ -143,15 +143,20 @@ static void operate_while_joining(weft_ep_t **eps, uint32_t others, const struct
         fake_launch(joiner);
 }
 
-void fake_join(weft_ep_t **eps, uint32_t count, struct weft_ep_options options) {
-  struct fake_activation activation;
-  weft_ep_t *joiner = eps[count - 1] = fake_open(options);
-  fake_begin(&activation, joiner);
-  while (!atomic_load(&activation.done))
-    operate_while_joining(eps, count - 1, &activation);
-  fake_end(&activation);
+void fake_take_in(weft_ep_t **eps, uint32_t count, struct fake_activation *activation) {
+  weft_ep_t *joiner = eps[count - 1];
+  while (!atomic_load(&activation->done))
+    operate_while_joining(eps, count - 1, activation);
+  fake_end(activation);
   while (weft_ep_next_op(joiner) < weft_ep_next_op(eps[0]))
     fake_launch(joiner);
   while (weft_ep_next_op(eps[0]) < weft_ep_next_op(joiner))
     fake_operate(eps, count - 1, NULL);
+}
+
+void fake_join(weft_ep_t **eps, uint32_t count, struct weft_ep_options options) {
+  struct fake_activation activation;
+  eps[count - 1] = fake_open(options);
+  fake_begin(&activation, eps[count - 1]);
+  fake_take_in(eps, count, &activation);
 }

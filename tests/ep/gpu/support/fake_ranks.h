@@ -56,8 +56,10 @@ uint64_t fake_launch(weft_ep_t *ep);
 // Runs the next operation of all ranks that take part in it, at most eight; `info` is the first rank's. A joiner may
 // begin later.
 void fake_operate(weft_ep_t **eps, uint32_t count, struct weft_ep_info *info);
-// Opens the last of `count` ranks with `options`; it joins while the others run operations. At the end all ranks have
-// the same number of operations.
+// Runs operations of all of `count` ranks but the last, which joins by `activation`, until it has joined. At the end
+// all ranks have the same number of operations.
+void fake_take_in(weft_ep_t **eps, uint32_t count, struct fake_activation *activation);
+// Opens the last of `count` ranks with `options`, and takes it in.
 void fake_join(weft_ep_t **eps, uint32_t count, struct weft_ep_options options);
 
 #endif
