@@ -24,7 +24,7 @@ struct object_settings {
   char *region;
   char *key, *secret, *token; // key NULL: requests are not signed
   char *ca_file;
-  bool virtual_host; // the bucket is part of the host name
+  bool virtual_host; // the bucket is part of the host name, if its name can be
   uint64_t part_bytes, parallel, retries, backoff_ms, connect_ms, stall_s, timeout_s;
 };
 

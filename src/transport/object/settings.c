@@ -1,5 +1,6 @@
 // The server and the credentials: first from settings of the worker, then from the environment variables that all S3
 // clients know. Of their values, only endpoint, region and file names are ever written to a log or an error text.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,6 +152,19 @@ bool object_encode(const char *text, const char *keep, char *out, size_t cap) {
   return true;
 }
 
+// Amazon's server of a region. These regions are partitions of their own, each with a domain.
+static void name_server(const char *region, char host[OBJECT_MAX_ENDPOINT + 1]) {
+  const char *domain = strncmp(region, "cn-", 3) == 0     ? "amazonaws.com.cn"
+                       : strncmp(region, "eusc-", 5) == 0 ? "amazonaws.eu"
+                                                          : "amazonaws.com";
+  snprintf(host, OBJECT_MAX_ENDPOINT + 1, "https://s3.%s.%s", region, domain);
+}
+
+// Whether the bucket can be a part of the host name. With a dot in it, no certificate of the server would fit.
+static bool is_label(const char *bucket) {
+  return strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(bucket);
+}
+
 int object_url(const struct object_settings *set, const char *path, char **url) {
   const char *slash = path ? strchr(path, '/') : NULL;
   char bucket[64 * 3 + 1], key[1024 * 3 + 1], host[OBJECT_MAX_ENDPOINT + 1];
@@ -165,10 +179,10 @@ int object_url(const struct object_settings *set, const char *path, char **url) 
   if (set->endpoint)
     snprintf(host, sizeof host, "%s", set->endpoint);
   else
-    snprintf(host, sizeof host, "https://s3.%s.amazonaws.com", set->region);
+    name_server(set->region, host);
   struct text text = {0};
   const char *rest = strstr(host, "://") + 3;
-  if (set->virtual_host)
+  if (set->virtual_host && is_label(name))
     text_add(&text, "%.*s%s.%s/%s", (int)(rest - host), host, bucket, rest, key);
   else
     text_add(&text, "%s/%s/%s", host, bucket, key);

@@ -9,10 +9,11 @@
 //
 // Settings: endpoint, region, access_key_id, secret_access_key, session_token, ca_file (else AWS_ENDPOINT_URL_S3 or
 // AWS_ENDPOINT_URL, AWS_REGION or AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
-// AWS_CA_BUNDLE; without a key requests are not signed), style=path|virtual (path with an endpoint of one's own),
-// part_mib=5..5120 (8), parallel=1..256 (16), retries=0..100 (5), backoff_ms (50, doubled each time up to 5000),
-// connect_ms (5000), stall_s (10: a connection on which nothing moves for so long is given up), timeout_s (120: nothing
-// is tried again after so long, and to begin or abort an upload takes no longer).
+// AWS_CA_BUNDLE; without a key requests are not signed), style=path|virtual (path with an endpoint of one's own, and
+// for a bucket whose name cannot be part of a host name), part_mib=5..5120 (8), parallel=1..256 (16), retries=0..100
+// (5), backoff_ms (50, doubled each time up to 5000), connect_ms (5000), stall_s (10: a connection on which nothing
+// moves for so long is given up), timeout_s (120: nothing is tried again after so long, and to begin or abort an upload
+// takes no longer).
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
