@@ -8,18 +8,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_SIZE = 4096 };
+enum { PATH_SIZE = 4096, MOST_PROCESSORS = 1 << 16 };
 
-static void write_list(const cpu_set_t *cpus, char *list, size_t cap) {
+// A set of `most` processors, which may be more than a cpu_set_t itself holds.
+struct set {
+  cpu_set_t *cpus;
+  size_t most;
+};
+
+// The kernel refuses a set that has no room for all processors of the host. NULL: no memory, or no answer.
+static struct set allowed(void) {
+  for (size_t most = CPU_SETSIZE; most <= MOST_PROCESSORS; most *= 2) {
+    cpu_set_t *cpus = CPU_ALLOC(most);
+    if (cpus && sched_getaffinity(0, CPU_ALLOC_SIZE(most), cpus) == 0)
+      return (struct set){cpus, most};
+    CPU_FREE(cpus);
+  }
+  return (struct set){NULL, 0};
+}
+
+static bool has(const struct set *set, size_t cpu) {
+  return cpu < set->most && CPU_ISSET_S(cpu, CPU_ALLOC_SIZE(set->most), set->cpus);
+}
+
+static void write_list(const struct set *set, char *list, size_t cap) {
   size_t used = 0;
   list[0] = '\0';
-  for (int first = 0; first < CPU_SETSIZE; first++) {
-    int last = first;
-    if (!CPU_ISSET(first, cpus))
+  for (size_t first = 0; first < set->most; first++) {
+    size_t last = first;
+    if (!has(set, first))
       continue;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, cpus))
+    while (has(set, last + 1))
       last++;
-    int size = snprintf(list + used, cap - used, last > first ? "%s%d-%d" : "%s%d", used ? "," : "", first, last);
+    int size = snprintf(list + used, cap - used, last > first ? "%s%zu-%zu" : "%s%zu", used ? "," : "", first, last);
     used += (size_t)size < cap - used ? (size_t)size : cap - used - 1;
     first = last;
   }
@@ -102,10 +123,10 @@ static double groups_limit(const char *root) {
 }
 
 unsigned processors_usable(const char *root, char *list, size_t cap) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  unsigned count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? (unsigned)CPU_COUNT(&cpus) : 1;
-  write_list(&cpus, list, cap);
+  struct set set = allowed();
+  unsigned count = set.cpus ? (unsigned)CPU_COUNT_S(CPU_ALLOC_SIZE(set.most), set.cpus) : 1;
+  write_list(&set, list, cap);
+  CPU_FREE(set.cpus);
   double limit = groups_limit(root ? root : "");
   if (limit < count)
     count = (unsigned)limit + (limit > (unsigned)limit);

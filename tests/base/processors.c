@@ -1,5 +1,6 @@
 // The processors that may be used: by affinity, and by the limits of control groups.
 #include "cmocka_all.h"
+#include <errno.h>
 #include <ftw.h>
 #include <sched.h>
 #include <stdio.h>
@@ -11,6 +12,42 @@
 #include "support/temporary.h"
 
 static char root[4096];
+
+// --- a host with more processors than a cpu_set_t holds ---
+
+static size_t wrap_processors; // 0: this host's
+
+int __real_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus);
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus);
+
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus) {
+  if (wrap_processors == 0)
+    return __real_sched_getaffinity(pid, size, cpus);
+  if (8 * size < wrap_processors) {
+    errno = EINVAL;
+    return -1;
+  }
+  CPU_ZERO_S(size, cpus);
+  for (size_t i = 0; i < wrap_processors; i++)
+    CPU_SET_S(i, size, cpus);
+  return 0;
+}
+
+static void those_of_a_large_host_are_counted(void **state) {
+  (void)state;
+  static const size_t counts[] = {1024, 1025, 1792, 8192};
+  char list[64], expected[64];
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    wrap_processors = counts[i];
+    unsigned count = processors_usable(root, list, sizeof list);
+    wrap_processors = 0;
+    snprintf(expected, sizeof expected, "0-%zu", counts[i] - 1);
+    assert_int_equal(count, counts[i]);
+    assert_string_equal(list, expected);
+  }
+}
+
+// --- this host ---
 
 static void put(const char *path, const char *text) {
   char whole[4096];
@@ -104,6 +141,7 @@ static void the_list_is_that_of_the_affinity(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(those_of_a_large_host_are_counted, open_root, close_root),
       cmocka_unit_test_setup_teardown(without_limits_those_that_it_may_run_on, open_root, close_root),
       cmocka_unit_test_setup_teardown(the_least_of_a_group_and_those_above_it_counts, open_root, close_root),
       cmocka_unit_test_setup_teardown(groups_of_version_1_count_too, open_root, close_root),
