@@ -51,6 +51,7 @@ struct file_request {
   bool syncing;
   uint32_t num_files; // number of files that a request with sync=data has to flush, and the next one
   uint32_t next_file;
+  uint32_t num_flushed; // of them
   struct file_region **files;
 };
 
@@ -126,6 +127,8 @@ int file_post(struct transport_request *request);
 void file_issue(struct file_worker *worker); // starts as many operations as possible
 void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result); // bytes, or -errno
 void file_cancel(struct transport_request *request);
+// No operation of the request is under way any more.
+void file_request_end(struct file_request *own);
 
 static inline bool file_is_cuda(const struct file_region *region) {
   return region && region->base.base.memory.kind == WEFT_MEMORY_CUDA;

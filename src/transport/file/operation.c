@@ -133,6 +133,15 @@ void file_issue(struct file_worker *worker) {
   worker->engine->flush(worker);
 }
 
+// A cancelled request with sync=data may have written all bytes, but the device may not have them.
+void file_request_end(struct file_request *own) {
+  const struct transport_request *request = own->base.request;
+  bool unflushed = own->num_flushed < own->num_files;
+  for (uint32_t i = 0; i < request->num_pieces && own->base.canceled && unflushed; i++)
+    storage_request_failed(&own->base, i, fail(WEFT_ERR_CANCELED, "cancelled"));
+  storage_request_end(&own->base);
+}
+
 static void finish_if_done(struct file_worker *worker, struct file_request *own) {
   if (own->in_flight > 0 || !link_empty(&own->issue))
     return;
@@ -142,7 +151,7 @@ static void finish_if_done(struct file_worker *worker, struct file_request *own)
     link_add(&worker->issue, &own->issue);
     return;
   }
-  storage_request_end(&own->base);
+  file_request_end(own);
 }
 
 // A flush that failed: no piece of that file can be relied upon.
@@ -209,6 +218,8 @@ void file_op_done(struct file_worker *worker, struct file_op *op, ssize_t result
     }
     if (!own->canceled || (result != -ECANCELED && result != -EINTR))
       op_failed(op, (int)-result);
+  } else if (op->sync) {
+    op->request->num_flushed++;
   }
   release(worker, op);
 }
@@ -229,6 +240,6 @@ void file_cancel(struct transport_request *request) {
       engine_of(worker, &worker->ops[i])->cancel(worker, &worker->ops[i]);
   }
   if (own->in_flight == 0)
-    storage_request_end(&own->base);
+    file_request_end(own);
   worker->engine->flush(worker);
 }

@@ -100,7 +100,7 @@ int file_post(struct transport_request *request) {
   if (rc < 0)
     return rc;
   struct file_worker *worker = (struct file_worker *)request->peer->worker;
-  own->piece = own->next_file = 0;
+  own->piece = own->next_file = own->num_flushed = 0;
   own->offset = 0;
   own->syncing = false;
   own->most = request->op == WEFT_TRANSFER_WRITE ? most_of_a_file() : UINT64_MAX;

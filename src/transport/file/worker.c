@@ -162,7 +162,7 @@ static void close_worker(struct transport_worker *base) {
     file_gds_abandon(worker);
   }
   while (!link_empty(&worker->base.active))
-    storage_request_end(LINK_OF(worker->base.active.next, struct storage_request, link));
+    file_request_end((struct file_request *)LINK_OF(worker->base.active.next, struct storage_request, link));
   storage_worker_complete(&worker->base, file_region_drop);
   for (struct link *link = worker->base.regions.next; link != &worker->base.regions; link = link->next)
     file_region_close((struct file_region *)LINK_OF(link, struct storage_region, link));

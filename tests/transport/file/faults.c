@@ -269,6 +269,36 @@ static void test_sync_before_the_end_and_its_failure(void **state) {
   close(fd), close(other);
 }
 
+// All bytes are written when the request is cancelled, and none is flushed.
+static void test_a_cancelled_flush_is_no_success(void **state) {
+  (void)state;
+  int fd = support_file(4096, 3), other = support_file(4096, 3);
+  struct storage storage;
+  assert_int_equal(storage_open(&storage, "file", by_posix_synced, 1 << 20), 0);
+  uint32_t first = storage_file(&storage, fd, "first"), second = storage_file(&storage, other, "second");
+  struct storage_request request;
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 2);
+  storage_piece(&storage, &request, first, 0, 0, 4096);
+  storage_piece(&storage, &request, second, 0, 0, 4096);
+  storage_prepare(&request);
+  wrap_syncs = 0;
+  assert_int_equal(storage.transport->post(&request.request), 0);
+  storage.transport->progress(storage.worker);
+  assert_int_equal(request.request.moved, 8192);
+  assert_int_equal(request.request.state, TRANSPORT_IN_FLIGHT);
+  storage.transport->cancel(&request.request);
+  assert_int_equal(storage_wait(&storage, &request), WEFT_ERR_CANCELED);
+  assert_string_equal(request.request.why, "cancelled");
+  assert_int_equal(request.status[0], WEFT_ERR_CANCELED);
+  assert_int_equal(request.status[1], WEFT_ERR_CANCELED);
+  assert_int_equal(wrap_syncs, 0);
+  assert_int_equal(storage_run(&storage, &request), 0); // later posts flush again
+  assert_int_equal(wrap_syncs, 2);
+  storage_free(&request);
+  storage_close(&storage);
+  close(fd), close(other);
+}
+
 // --- what a system forbids, in a child that has lost it ---
 
 static int child_file; // made before, since the child may not be allowed to
@@ -380,6 +410,7 @@ int main(void) {
       cmocka_unit_test(test_short_and_interrupted_calls_go_on),
       cmocka_unit_test(test_quota_and_input_output_error),
       cmocka_unit_test(test_sync_before_the_end_and_its_failure),
+      cmocka_unit_test(test_a_cancelled_flush_is_no_success),
       cmocka_unit_test(test_seccomp_forbids_io_uring),
       cmocka_unit_test(test_an_eventfd_that_io_uring_refuses),
       cmocka_unit_test(test_memory_that_cannot_be_locked),
