@@ -6,6 +6,9 @@
 // both ways. A write is complete when every reader of the file sees it; with the setting sync=data, when the device has
 // it as well.
 //
+// An operation that the kernel or cuFile has begun ends when the device has answered. If a device or a server of files
+// hangs, so does a cancelled request, until close().
+//
 // Settings: engine=auto|uring|posix, depth=1..4096 (operations at once, 64), direct=0|1 (1), pin=0|1 (1: register host
 // memory with the ring, and that of GPUs with cuFile, when a request first uses it), sync=none|data (none), gds=0|1 (1:
 // memory of GPUs, by cuFile), gds_threads=1..64 (8),
