@@ -166,10 +166,25 @@ static int fail_to_post(weft_transfer_t *transfer, int err) {
   }
 }
 
+static void set_status(weft_transfer_t *transfer, int err) {
+  for (uint32_t i = 0; i < transfer->num_pieces; i++)
+    transfer->status[i] = err;
+}
+
+// A peer that has ended never gives credit again, so BUSY would be wrong.
+static __attribute__((noinline, cold)) int refuse_without_credit(weft_transfer_t *transfer) {
+  int failed = atomic_load(&transfer->peer->failed);
+  if (failed == 0)
+    return fail_to_post(transfer, WEFT_ERR_BUSY);
+  set_status(transfer, failed);
+  atomic_store(&transfer->state, failed);
+  return fail_to_post(transfer, failed);
+}
+
 static int take_credit(weft_transfer_t *transfer) {
   transfer->sequence = agent_credit_take(transfer->peer);
   if (transfer->sequence == 0)
-    return fail_to_post(transfer, WEFT_ERR_BUSY);
+    return refuse_without_credit(transfer);
   agent_header_fill(transfer->peer, transfer->message, AGENT_NOTIFICATION, transfer->message_size - AGENT_HEADER,
                     transfer->sequence);
   return 0;
@@ -179,8 +194,7 @@ static int take_credit(weft_transfer_t *transfer) {
 static __attribute__((noinline, cold)) int take_back(weft_transfer_t *transfer, uint64_t number, int failed) {
   if (transfer->message)
     agent_credit_end(transfer->peer, transfer->sequence, failed);
-  for (uint32_t i = 0; i < transfer->num_pieces; i++)
-    transfer->status[i] = failed;
+  set_status(transfer, failed);
   atomic_fetch_sub_explicit(&transfer->agent->in_flight, 1, memory_order_relaxed);
   atomic_store_explicit(&transfer->number, number - 1, memory_order_relaxed);
   if (atomic_exchange(&transfer->state, failed) & AGENT_SLEEPER)

@@ -412,6 +412,28 @@ static void floods_are_bounded(void **state) {
   pair_free(transfer);
 }
 
+// A reader that has ended with all credits of the sender never reads again: a post says so, and does not stay BUSY.
+static void floods_end_with_the_reader(void **state) {
+  (void)state;
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  options.notification = "x";
+  options.notification_size = 1;
+  weft_transfer_t *transfer = pair_transfer(&pair, WEFT_TRANSFER_WRITE, 0, 0, 8, &options);
+  while (weft_agent_notify(pair.a.agent, pair.a.peer, "y", 1) == 0)
+    ;
+  assert_int_equal(weft_transfer_post(transfer), WEFT_ERR_BUSY);
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_INVALID); // it was never posted
+  assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), 0);
+  assert_int_equal(weft_transfer_post(transfer), WEFT_ERR_PEER_LOST);
+  assert_non_null(strstr(weft_last_error(), "invalidated"));
+  assert_int_equal(weft_transfer_poll(transfer), WEFT_ERR_PEER_LOST);
+  int32_t status = 0;
+  uint32_t count = 1;
+  assert_int_equal(weft_transfer_status(transfer, &status, count, &count), 0);
+  assert_int_equal(status, WEFT_ERR_PEER_LOST);
+  pair_free(transfer);
+}
+
 // The sender forgets the reader, which knows nothing of it, and loads it again.
 static void floods_go_on_from_anew(void **state) {
   (void)state;
@@ -516,6 +538,7 @@ int main(int argc, char **argv) {
       CASE(loops_back),
       CASE(loops_back_much),
       CASE(floods_are_bounded),
+      CASE(floods_end_with_the_reader),
       CASE(floods_go_on_from_anew),
       CASE(readers_begin_anew),
       CASE(waits_and_signals),
