@@ -117,7 +117,7 @@ static int obey(struct target *target, const json_t *message) {
     return load_back(target, message);
   if (strcmp(say, "bye") != 0)
     return fail(WEFT_ERR_PROTOCOL, "\"%s\" is not a request of weft p2p: is the initiator of another version?",
-                p2p_shown(say, shown));
+                p2p_shown(say, shown, sizeof shown));
   target->done = true;
   int rc = p2p_send(&target->session, json_pack("{s:s}", "say", "bye"));
   // the initiator may disconnect before this call has returned, or not wait for an answer

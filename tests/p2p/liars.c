@@ -136,6 +136,21 @@ static void test_lies_are_told(void **state) {
   assert_serves();
 }
 
+// The reason of a failure arrives whole, however long it is.
+static void test_a_long_reason(void **state) {
+  char word[300], text[400];
+  struct p2p_session session;
+  (void)state;
+  memset(word, 'x', sizeof word - 1);
+  word[sizeof word - 1] = '\0';
+  snprintf(text, sizeof text, "{\"say\":\"%s\"}", word);
+  begin(&session);
+  assert_int_equal(say_text(&session, HELLO), 0);
+  assert_int_equal(say_text(&session, text), WEFT_ERR_PROTOCOL);
+  assert_non_null(strstr(weft_last_error(), "is not a request of weft p2p: is the initiator of another version?"));
+  p2p_session_close(&session);
+}
+
 // What is no message ends the session of who said it.
 static void test_what_is_no_message(void **state) {
   static char deep[WEFT_AGENT_MAX_NOTIFICATION];
@@ -485,6 +500,7 @@ static void test_silent_ones(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_lies_are_told, start_target, end_target),
+      cmocka_unit_test_setup_teardown(test_a_long_reason, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_what_is_no_message, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_what_a_liar_says_of_failures, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_turns, start_patient_target, end_target),

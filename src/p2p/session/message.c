@@ -21,7 +21,7 @@ int p2p_number(const json_t *message, const char *name, uint64_t *value) {
   const json_t *field = json_object_get(message, name);
   if (!json_is_integer(field) || json_integer_value(field) < 0)
     return fail(WEFT_ERR_PROTOCOL, "the peer's message \"%s\" lacks the number \"%s\"",
-                p2p_shown(p2p_text(message, "say"), shown), name);
+                p2p_shown(p2p_text(message, "say"), shown, sizeof shown), name);
   *value = (uint64_t)json_integer_value(field);
   return 0;
 }
@@ -36,12 +36,12 @@ int p2p_expect(const json_t *message, const char *what) {
   if (strcmp(p2p_text(message, "say"), what) == 0)
     return 0;
   return fail(WEFT_ERR_PROTOCOL, "the peer sent \"%s\" where \"%s\" was expected: is it another version?",
-              p2p_shown(p2p_text(message, "say"), shown), what);
+              p2p_shown(p2p_text(message, "say"), shown, sizeof shown), what);
 }
 
-const char *p2p_shown(const char *text, char out[P2P_SHOWN]) {
+const char *p2p_shown(const char *text, char *out, size_t size) {
   size_t at = 0;
-  for (; text[at] && at < P2P_SHOWN - 1; at++)
+  for (; text[at] && at < size - 1; at++)
     out[at] = (char)(text[at] < 0x20 || text[at] > 0x7E ? '?' : text[at]);
   out[at] = '\0';
   return out;

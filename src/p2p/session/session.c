@@ -48,7 +48,9 @@ int p2p_send(struct p2p_session *session, json_t *message) {
 }
 
 int p2p_say_failure(struct p2p_session *session, int err) {
-  return p2p_send(session, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", err, "text", weft_last_error()));
+  char text[FAIL_DETAIL_SIZE]; // JSON takes no text that is not UTF-8
+  p2p_shown(weft_last_error(), text, sizeof text);
+  return p2p_send(session, json_pack("{s:s, s:i, s:s}", "say", "failed", "code", err, "text", text));
 }
 
 int p2p_say_work(struct p2p_session *session, uint64_t now_ns) {
@@ -132,11 +134,11 @@ static int next(struct p2p_session *session, uint64_t deadline_ns, struct weft_n
 
 // Turns a message about a failure into an error.
 static int take_failure(const json_t *message) {
-  char text[P2P_SHOWN];
+  char text[FAIL_DETAIL_SIZE];
   json_t *code = json_object_get(message, "code");
   json_int_t value = json_is_integer(code) ? json_integer_value(code) : 0;
   int err = value <= WEFT_ERR_INVALID && value >= WEFT_ERR_COMPACTED ? (int)value : WEFT_ERR_PROTOCOL;
-  return fail(err, "at the peer: %s", p2p_shown(p2p_text(message, "text"), text));
+  return fail(err, "at the peer: %s", p2p_shown(p2p_text(message, "text"), text, sizeof text));
 }
 
 static int parse(const struct weft_notification *note, json_t **message) {
