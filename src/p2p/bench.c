@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fail.h"
 #include "base/signal/stop.h"
 
 // The peer's load comes after the check: the two overwrite each other's sources.
@@ -93,8 +92,5 @@ int p2p_bench_run(struct p2p_bench *bench) {
         return rc;
     }
   }
-  if (bench->report.rows == 0)
-    return fail(WEFT_ERR_INVALID, "a notification has at most %d bytes, but every size is larger",
-                WEFT_AGENT_MAX_NOTIFICATION);
   return 0;
 }

@@ -104,6 +104,15 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   return rc;
 }
 
+// Refuses sizes of which none can be measured, before the initiator takes its turn at a target.
+static int check_sizes(const struct p2p_config *config, const struct p2p_sizes *sizes) {
+  for (uint32_t i = 0; i < sizes->count; i++)
+    if (config->op != P2P_OP_NOTIFY || sizes->bytes[i] <= WEFT_AGENT_MAX_NOTIFICATION)
+      return 0;
+  return fail(WEFT_ERR_INVALID, "a notification has at most %d bytes, but every size is larger",
+              WEFT_AGENT_MAX_NOTIFICATION);
+}
+
 int p2p_run(const struct p2p_config *config) {
   struct p2p_sizes sizes;
   uint32_t target_gpu = 0;
@@ -112,6 +121,8 @@ int p2p_run(const struct p2p_config *config) {
   if (rc != 0)
     return fail_context(rc, "--buffer-sizes");
   rc = p2p_check(config);
+  if (rc == 0 && config->mode != P2P_TARGET)
+    rc = check_sizes(config, &sizes);
   if (rc == 0 && config->memory == P2P_MEMORY_CUDA)
     rc = p2p_gpus_choose(config, &target_gpu);
   if (rc != 0)

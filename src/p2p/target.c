@@ -25,6 +25,7 @@ struct target {
   struct p2p_buffer buffer;
   uint16_t port;
   uint32_t wait_limit_ms; // for an initiator
+  bool has_parent;        // the parent process runs the initiator, and prints the failures that this one sends
   bool done;
 };
 
@@ -139,21 +140,29 @@ static int next_initiator(struct target *target, json_t **hello) {
   return rc;
 }
 
-// Serves one initiator until its "bye".
+// Serves one initiator until its "bye". If the initiator leaves after a failure that was sent to it, returns that
+// failure.
 static int serve(struct target *target) {
   json_t *message = NULL;
+  char why[FAIL_DETAIL_SIZE];
+  int sent = 0;
   target->done = false;
   int rc = next_initiator(target, &message);
   while (rc == 0) {
     rc = obey(target, message);
     json_decref(message);
-    if (rc != 0 && !stop_came()) // the initiator reports the failure
+    if (rc != 0 && !stop_came()) {
+      sent = rc;
+      snprintf(why, sizeof why, "%s", weft_last_error());
       rc = p2p_say_failure(&target->session, rc);
+    }
     if (rc == 0 && target->done)
       break;
     if (rc == 0)
       rc = p2p_receive(&target->session, 0, &message);
   }
+  if (rc == WEFT_ERR_PEER_LOST && sent != 0 && !target->has_parent)
+    rc = fail(sent, "%s", why);
   return p2p_buffer_end(&target->buffer, target->session.peer, rc);
 }
 
@@ -215,10 +224,11 @@ static int serve_all(struct target *target) {
 }
 
 int p2p_target(const struct p2p_config *config, int port_out) {
-  bool starter = port_out >= 0; // the parent process runs the initiator, and ends this process
+  bool has_parent = port_out >= 0; // which ends this process
   struct target target = {.config = config,
                           .lend = UINT64_MAX,
-                          .wait_limit_ms = config->forever || starter ? WEFT_WAIT_FOREVER : config->timeout_ms};
+                          .wait_limit_ms = config->forever || has_parent ? WEFT_WAIT_FOREVER : config->timeout_ms,
+                          .has_parent = has_parent};
   struct p2p_sizes lend;
   char listen[300];
   bool v6 = strchr(config->listen, ':') != NULL;

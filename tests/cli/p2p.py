@@ -71,6 +71,7 @@ class Local(tool.ToolTest):
         self.refused(2, "--json and --csv", "p2p", "--json", "--csv")
         said = self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
         self.assertNotIn("has left", said)  # the target is no part of what went wrong
+        self.refused(2, "4096", *initiator(1, "--op", "notify", "-s", "1MB"), **TOKEN)  # nor is it asked
 
     def test_options_of_a_side_that_does_not_run_here(self):
         """Alone, `weft p2p --ip HOST` would measure this host, and `--forever` would never end."""
@@ -243,6 +244,14 @@ class TwoSides(tool.ToolTest):
             self.passes(*initiator, "-s", "1MB", **TOKEN)
             self.assertIsNone(process.poll())
         self.refused(2, "--lend", "p2p", "--mode", "target", "--port", 0, "--lend", "much", **TOKEN)
+
+    def test_a_target_says_what_it_has_refused(self):
+        """Rather than that the initiator has gone, which it does because it was refused."""
+        with target("--lend", "1MB") as (process, port):
+            self.refused(3, "at the peer: the initiator requests", *initiator(port, "-s", "2MB"), **TOKEN)
+            _, errors = process.communicate(timeout=tool.TIMEOUT_S)
+            self.assertEqual(process.returncode, 3)
+            self.assertRegex(errors, r"^weft p2p: the initiator requests a buffer of .* at most 1 MiB \(--lend\)\n$")
 
     def test_a_target_that_is_killed_is_a_lost_peer(self):
         with target() as (process, port), busy(process, port) as first:
