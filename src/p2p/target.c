@@ -201,9 +201,10 @@ static void report_port(const struct target *target, int out) {
 }
 
 // Serves the expected number of initiators and those that wait meanwhile; with --forever all that connect. Returns the
-// first failure, if there was one.
+// first failure, if there was one, with its sentence.
 static int serve_all(struct target *target) {
   const struct p2p_config *config = target->config;
+  char why[FAIL_DETAIL_SIZE];
   uint32_t served = 0;
   int first = 0;
   bool more = true;
@@ -216,11 +217,14 @@ static int serve_all(struct target *target) {
       continue;
     if (stop_came())
       return rc;
-    first = first ? first : rc;
+    if (first == 0) {
+      first = rc;
+      snprintf(why, sizeof why, "%s", weft_last_error());
+    }
     if (more)
       fprintf(stderr, "weft p2p: an initiator failed: %s\n", weft_last_error());
   }
-  return first;
+  return first ? fail(first, "%s", why) : 0;
 }
 
 int p2p_target(const struct p2p_config *config, int port_out) {

@@ -93,7 +93,9 @@ class Waiting(tool.ToolTest):
                 self.assertEqual((second.returncode, errors), (0, ""))
                 self.assertRegex(out, r"(?m)^write +8 B")
                 self.assertEqual(process.wait(timeout=tool.TIMEOUT_S), 5)  # the first one's
-                self.assertIn("an initiator failed", process.stderr.read())
+                failed, last = process.stderr.read().splitlines()
+                self.assertRegex(failed, "^weft p2p: an initiator failed: p2p-initiator-")
+                self.assertEqual(last, failed.replace("an initiator failed: ", ""))  # whatever else went on since
 
 
 class Interrupted(tool.ToolTest):
