@@ -150,6 +150,8 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
 }
 
 int p2p_report_end(struct p2p_report *report, bool complete) {
+  char why[FAIL_DETAIL_SIZE]; // the writers replace it
+  snprintf(why, sizeof why, "%s", weft_last_error());
   int rc = report->config->format == P2P_JSON ? write_json(report, complete) : 0; // also without rows
   if (complete && report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
@@ -161,5 +163,9 @@ int p2p_report_end(struct p2p_report *report, bool complete) {
   json_decref(report->list);
   limits_close(report->limits);
   *report = (struct p2p_report){0};
+  if (!complete && unwritten != 0)
+    fprintf(stderr, "weft p2p: %s\n", weft_last_error());
+  if (!complete)
+    fail(0, "%s", why);
   return rc;
 }

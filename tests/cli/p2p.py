@@ -259,6 +259,20 @@ class TwoSides(tool.ToolTest):
             _, errors = first.communicate(timeout=tool.TIMEOUT_S)
             self.assertEqual(first.returncode, 5, errors)
 
+    def test_the_reason_of_an_end_is_not_lost_while_files_are_written(self):
+        with tempfile.TemporaryDirectory() as outer, target() as (process, port):
+            folder = f"{outer}/folder"
+            os.mkdir(folder)
+            more = ("--csv", "--op", "write", "-s", "8,16MB", "-n", 10000, "--prometheus", f"{folder}/p2p.prom")
+            with tool.running(tool.start(*initiator(port, *more), **TOKEN)) as first:
+                while not first.stdout.readline().startswith("write,"):
+                    self.assertIsNone(first.poll())
+                os.rmdir(folder)
+                process.send_signal(signal.SIGKILL)  # within the second size, which takes long
+                _, errors = first.communicate(timeout=tool.TIMEOUT_S)
+            self.assertEqual(first.returncode, 5, errors)
+            self.assertRegex(errors, f"^weft p2p: {folder}/p2p.prom: .*\nweft p2p: .*p2p-target-[0-9a-f]{{16}} .*\n$")
+
     def test_an_initiator_that_is_killed_ends_the_target(self):
         with target() as (process, port), busy(process, port) as first:
             first.kill()
