@@ -135,10 +135,9 @@ void file_issue(struct file_worker *worker) {
 
 // A cancelled request with sync=data may have written all bytes, but the device may not have them.
 void file_request_end(struct file_request *own) {
-  const struct transport_request *request = own->base.request;
-  bool unflushed = own->num_flushed < own->num_files;
-  for (uint32_t i = 0; i < request->num_pieces && own->base.canceled && unflushed; i++)
-    storage_request_failed(&own->base, i, fail(WEFT_ERR_CANCELED, "cancelled"));
+  if (own->base.canceled && own->num_flushed < own->num_files)
+    for (uint32_t i = 0; i < own->base.request->num_pieces; i++)
+      storage_request_failed(&own->base, i, fail(WEFT_ERR_CANCELED, "cancelled"));
   storage_request_end(&own->base);
 }
 
