@@ -36,7 +36,11 @@ int transfer_stored_set_client(const struct transfer_config *config) {
     return fail(WEFT_ERR_UNSUPPORTED,
                 "--obj_use_virtual_addressing with --obj_endpoint_override: Weft names the bucket "
                 "in the path where an endpoint is given; leave one of them out");
-  int err = set("AWS_ENDPOINT_URL", given);
+  // The client prefers this variable to AWS_ENDPOINT_URL.
+  int err = set("AWS_ENDPOINT_URL_S3", given);
+  // A session token belongs to one access key: the environment's token does not fit the given key.
+  if (!err && config->obj_access_key && *config->obj_access_key)
+    unsetenv("AWS_SESSION_TOKEN");
   if (!err)
     err = set("AWS_ACCESS_KEY_ID", config->obj_access_key);
   if (!err)

@@ -118,14 +118,14 @@ const struct cli_option cli_bench_transfer_rows[] = {
   {.name = "obj-secret-key", .type = OPTION_STRING, .metavar = "KEY", .secret = true, FIELD(obj_secret_key),
    .preset_note = "AWS_SECRET_ACCESS_KEY", .help = "secret key"},
   {.name = "obj-session-token", .type = OPTION_STRING, .metavar = "TOKEN", .secret = true, FIELD(obj_session_token),
-   .preset_note = "AWS_SESSION_TOKEN", .help = "session token"},
+   .preset_note = "AWS_SESSION_TOKEN, if the access key is the environment's", .help = "session token"},
   CHOICE("obj-scheme", obj_scheme, transfer_obj_scheme_names, "SCHEME", "http", "for an endpoint that names none"),
   {.name = "obj-region", .type = OPTION_STRING, .metavar = "REGION", .preset = "eu-central-1", FIELD(obj_region),
    .help = "region of the server"},
   FLAG("obj-use-virtual-addressing", obj_use_virtual_addressing, "name the bucket in the host name, as without an "
    "endpoint"),
-  {.name = "obj-endpoint-override", .type = OPTION_STRING, .metavar = "URL", .preset_note = "AWS_ENDPOINT_URL, else "
-   "Amazon's", FIELD(obj_endpoint_override), .help = "server, HOST:PORT or its URL"},
+  {.name = "obj-endpoint-override", .type = OPTION_STRING, .metavar = "URL", .preset_note = "AWS_ENDPOINT_URL_S3, "
+   "AWS_ENDPOINT_URL, else Amazon's", FIELD(obj_endpoint_override), .help = "server, HOST:PORT or its URL"},
   CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: the signature "
    "of each request covers its bytes"),
   {.name = "obj-ca-bundle", .type = OPTION_PATH, .metavar = "FILE", FIELD(obj_ca_bundle),

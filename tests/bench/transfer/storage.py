@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """weft bench transfer with files, and with objects where the environment names an S3 server (s3_swift.py)."""
+import contextlib
+import http.server
 import os
 import pathlib
 import tempfile
+import threading
 import unittest
 
 import bench
@@ -74,6 +77,60 @@ class Files(bench.BenchTest):
                        "--storage_enable_direct", *SMALL)
         self.wrong(3, "needs a GPU", "--backend", "GDS", "--initiator_seg_type", "VRAM", "--filepath", self.folder,
                    *SMALL, WEFT_CUDA_PLUGIN="/nonexistent/libweft_cuda.so.0")
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """Refuses every request, and keeps its headers."""
+
+    def do_PUT(self):
+        self.server.seen.append(self.headers)
+        self.send_error(403)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def refusing_server():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        server.seen = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@unittest.skipIf(HAS_SERVER, "this run is for objects")
+class Client(bench.BenchTest):
+    ELSEWHERE = {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9", "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+                 "AWS_ACCESS_KEY_ID": "key-of-environment", "AWS_SECRET_ACCESS_KEY": "secret-of-environment",
+                 "AWS_SESSION_TOKEN": "token-of-environment", "NO_PROXY": "127.0.0.1"}
+
+    def first_request(self, *arguments):
+        """The headers of the first request that reaches the server of --obj_endpoint_override."""
+        with refusing_server() as server:
+            result = tool.weft("bench", "transfer", "--backend", "OBJ", "--obj_bucket_name", "bucket",
+                               "--obj_endpoint_override", f"127.0.0.1:{server.server_port}", *SMALL, *arguments,
+                               **self.ELSEWHERE)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertTrue(server.seen, result.stderr)
+            return server.seen[0]
+
+    def test_options_go_before_the_environment(self):
+        headers = self.first_request("--obj_access_key", "given-key", "--obj_secret_key", "given-secret")
+        self.assertIn("Credential=given-key/", headers["Authorization"])
+        self.assertNotIn("x-amz-security-token", headers)  # it belongs to the environment's key
+        headers = self.first_request("--obj_access_key", "given-key", "--obj_secret_key", "given-secret",
+                                     "--obj_session_token", "given-token")
+        self.assertEqual(headers["x-amz-security-token"], "given-token")
+
+    def test_without_options_the_environment_has_the_keys(self):
+        headers = self.first_request()
+        self.assertIn("Credential=key-of-environment/", headers["Authorization"])
+        self.assertEqual(headers["x-amz-security-token"], "token-of-environment")
 
 
 @unittest.skipUnless(HAS_SERVER, "no S3 server is named")

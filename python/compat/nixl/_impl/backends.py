@@ -159,6 +159,8 @@ def s3_environment(backend: Backend, given: dict[str, str]) -> dict[str, str]:
     endpoint, scheme = found.get("AWS_ENDPOINT_URL_S3"), given.get("scheme", "http")
     if endpoint and "://" not in endpoint:
         found["AWS_ENDPOINT_URL_S3"] = f"{scheme}://{endpoint}"
+    if "AWS_ACCESS_KEY_ID" in found:  # a session token belongs to one key: the environment's does not fit this one
+        found.setdefault("AWS_SESSION_TOKEN", "")
     return found
 
 

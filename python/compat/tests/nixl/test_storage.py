@@ -188,6 +188,7 @@ class Objects(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     kept: ClassVar[dict[str, bytes]] = {}
+    tokens: ClassVar[list[str | None]] = []  # of the requests to write
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Says nothing."""
@@ -203,6 +204,7 @@ class Objects(http.server.BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         """Keeps an object."""
+        self.tokens.append(self.headers["x-amz-security-token"])
         self.kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
         self.answer(200)
 
@@ -225,7 +227,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a server of objects."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
-    Objects.kept = {}
+    Objects.kept, Objects.tokens = {}, []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -250,6 +252,26 @@ def test_objects(s3: str) -> None:
     assert (back == data).all()
     found = agent.query_memory([(0, 0, 3, "model/key"), (0, 0, 5, "absent")], "OBJ", "OBJ")
     assert found == [{"size": "4096"}, None]
+    agent.agent.close()
+
+
+@pytest.mark.parametrize(("keys", "token"), [
+    ({}, "of-environment"),
+    ({"access_key": "id", "secret_key": "key"}, None),
+    ({"access_key": "id", "secret_key": "key", "session_token": "given"}, "given"),
+])
+def test_a_session_token_goes_with_its_key(s3: str, monkeypatch: pytest.MonkeyPatch, keys: dict[str, str],
+                                           token: str | None) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id-of-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key-of-environment")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-environment")
+    agent = nixl_agent("objects", nixl_agent_config(backends=["UCX"]))
+    agent.create_backend("OBJ", {"endpoint_override": s3, "bucket": "bucket", **keys})
+    data = numbers()
+    agent.register_memory([data])
+    agent.register_memory([(0, 4096, 3, "key")], "OBJ")
+    assert move(agent, "WRITE", data, [(0, 4096, 3)], "OBJ") == "OBJ"
+    assert Objects.tokens == [token] and os.environ["AWS_SESSION_TOKEN"] == "of-environment"
     agent.agent.close()
 
 
