@@ -126,8 +126,8 @@ const struct cli_option cli_bench_transfer_rows[] = {
    "endpoint"),
   {.name = "obj-endpoint-override", .type = OPTION_STRING, .metavar = "URL", .preset_note = "AWS_ENDPOINT_URL_S3, "
    "AWS_ENDPOINT_URL, else Amazon's", FIELD(obj_endpoint_override), .help = "server, HOST:PORT or its URL"},
-  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: the signature "
-   "of each request covers its bytes"),
+  CHOICE("obj-req-checksum", obj_req_checksum, transfer_checksum_names, "WHEN", "supported", "accepted: Weft sends no "
+   "checksums; TLS, or without it TCP, protects the bytes on the way"),
   {.name = "obj-ca-bundle", .type = OPTION_PATH, .metavar = "FILE", FIELD(obj_ca_bundle),
    .preset_note = "those of the system", .help = "certificates of the CA that signed the server's certificate"},
   {.name = "obj-crt-min-limit", .type = OPTION_UINT, .metavar = "BYTES", .preset = "0", FIELD(obj_crt_min_limit),

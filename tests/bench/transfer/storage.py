@@ -128,9 +128,14 @@ class Client(bench.BenchTest):
         self.assertEqual(headers["x-amz-security-token"], "given-token")
 
     def test_without_options_the_environment_has_the_keys(self):
-        headers = self.first_request()
+        headers = self.first_request("--obj_req_checksum", "required")
         self.assertIn("Credential=key-of-environment/", headers["Authorization"])
         self.assertEqual(headers["x-amz-security-token"], "token-of-environment")
+        # No checksums, as the help says.
+        self.assertEqual(headers["x-amz-content-sha256"], "UNSIGNED-PAYLOAD")
+        self.assertFalse([name for name in headers if "checksum" in name.lower() or name.lower() == "content-md5"])
+        self.assertRegex(tool.weft("bench", "transfer", "--help").stdout,
+                         r"(?s)--obj-req-checksum WHEN\s+accepted: Weft\s+sends\s+no\s+checksums")
 
 
 @unittest.skipUnless(HAS_SERVER, "no S3 server is named")
