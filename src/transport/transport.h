@@ -132,6 +132,9 @@ struct transport_piece {
 
 enum { TRANSPORT_IN_FLIGHT = 1 };
 
+// `why` of a request that was cancelled while the transport tried again: this, and the reason of the last failure.
+#define TRANSPORT_CANCELED_AFTER "cancelled: "
+
 // A request: pieces, then a message; either may be missing. The caller owns it, and keeps it, its pieces and its
 // message unchanged from prepare() to unprepare(), with these exceptions. Between posts, the size of a message may be
 // changed, from 1 on. With TRANSPORT_LENGTHS, the length of a piece may be set between posts to anything up to its
@@ -158,7 +161,7 @@ struct transport_request {
   _Atomic int state; // IN_FLIGHT; 0: all data is visible at its destination, and the message is on its way; negative:
                      // an error. Stored with release, last of all, when nothing touches the pieces any more
   uint64_t moved;    // bytes moved by the last post, as far as known
-  char why[120];     // why it failed
+  char why[120];     // why it failed; see TRANSPORT_CANCELED_AFTER
   void *own;         // made by prepare()
 };
 

@@ -92,6 +92,17 @@ class Files(tool.ToolTest):
         self.refused(2, "--memory file and --bidirectional", *self.file("--bidirectional"))
 
 
+@unittest.skipIf(HAS_SERVER, "this run is for objects")
+class NoServer(tool.ToolTest):
+    def test_the_reason_is_told_also_when_the_time_is_up(self):
+        for timeout_ms in (200, 30000):  # shorter than all attempts take, and longer
+            result = tool.weft("p2p", "--memory", "object", "--path", "bucket/key", "--timeout-ms", timeout_ms,
+                               AWS_ENDPOINT_URL_S3="http://127.0.0.1:9", NO_PROXY="127.0.0.1")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("bucket/key: http://127.0.0.1:9: ", result.stderr)
+            self.assertIn("Connection refused", result.stderr)
+
+
 @unittest.skipUnless(HAS_SERVER, "no S3 server is named")
 class Objects(tool.ToolTest):
     def objects(self, key, *arguments):

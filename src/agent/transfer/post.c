@@ -48,6 +48,21 @@ static void wake_sleepers(weft_transfer_t *transfer) {
   syscall(SYS_futex, &transfer->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+// What failed in the transfer before its time was up, where a transport tried it again; NULL: nothing.
+static const char *find_failure(const weft_transfer_t *transfer) {
+  static const size_t size = sizeof TRANSPORT_CANCELED_AFTER - 1;
+  for (uint32_t i = 0; i < transfer->num_parts; i++)
+    if (strncmp(transfer->parts[i].request.why, TRANSPORT_CANCELED_AFTER, size) == 0)
+      return transfer->parts[i].request.why + size;
+  return NULL;
+}
+
+static __attribute__((noinline, cold)) void explain_timeout(weft_transfer_t *transfer) {
+  const char *failure = find_failure(transfer);
+  snprintf(transfer->why, sizeof transfer->why, "%s: it did not end within %" PRIu64 " ms%s%s", transfer->peer->name,
+           transfer->timeout_ns / 1000000, failure ? "; the last attempt failed: " : "", failure ? failure : "");
+}
+
 // Ends the transfer: nothing uses its memory any more. Setting the state is the last access, except for those that
 // `leaving` counts.
 static void finish(weft_transfer_t *transfer, int err) {
@@ -56,8 +71,7 @@ static void finish(weft_transfer_t *transfer, int err) {
   if (err != 0 && asked != 0) {
     err = asked;
     if (asked == WEFT_ERR_TIMEOUT)
-      snprintf(transfer->why, sizeof transfer->why, "%s: it did not end within %" PRIu64 " ms", transfer->peer->name,
-               transfer->timeout_ns / 1000000);
+      explain_timeout(transfer);
     else if (asked == WEFT_ERR_PEER_LOST)
       snprintf(transfer->why, sizeof transfer->why, "%s: %s", transfer->peer->name, transfer->peer->why);
   }

@@ -34,6 +34,7 @@ void object_lane_next(struct object_lane *lane, enum object_verb verb) {
   lane->verb = verb;
   lane->part = NULL;
   lane->attempt = 0;
+  lane->failed[0] = '\0';
   lane->began_ns = clock_ns();
   lane_attempt(lane);
 }
@@ -62,6 +63,7 @@ static struct object_lane *lane_take(struct object_worker *worker, struct object
   lane->object_url = url;
   lane->part = NULL;
   lane->attempt = 0;
+  lane->failed[0] = '\0';
   lane->retry_ns = 0;
   lane->upload[0] = '\0';
   worker->busy++;

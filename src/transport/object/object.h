@@ -80,6 +80,7 @@ struct object_lane {
   char *body; // COMPLETE
   uint32_t attempt;
   uint64_t began_ns, retry_ns; // retry_ns 0: under way
+  char failed[120];            // what a request that is cancelled now tells of the last attempt; "": there was none
   // The answer so far:
   struct object_answer answer;
   uint64_t moved;    // bytes of the part

@@ -27,8 +27,12 @@ int object_lane_judge(const struct object_lane *lane, CURLcode result, bool *aga
   *again = err != WEFT_ERR_AUTH && result != CURLE_URL_MALFORMAT && result != CURLE_UNSUPPORTED_PROTOCOL;
   // The sentence names the server: the caller has named it by a variable or by a region, if at all.
   const char *url = lane->object_url, *path = strchr(strstr(url, "://") + 3, '/');
-  snprintf(why, cap, "%.*s: %s%s", (int)(path - url), url, certificate ? "its certificate is not accepted: " : "",
-           curl_easy_strerror(result));
+  long error = 0; // of connect()
+  if (result == CURLE_COULDNT_CONNECT)
+    curl_easy_getinfo(lane->easy, CURLINFO_OS_ERRNO, &error);
+  const char *cause = error > 0 ? strerrordesc_np((int)error) : NULL;
+  snprintf(why, cap, "%.*s: %s%s%s%s", (int)(path - url), url, certificate ? "its certificate is not accepted: " : "",
+           curl_easy_strerror(result), cause ? ": " : "", cause ? cause : "");
   return err;
 }
 
@@ -59,6 +63,7 @@ static bool lane_retries(struct object_lane *lane) {
       lane->worker->base.closing)
     return false;
   lane->retry_ns = now + 1 + object_backoff_ns(set, lane->attempt++);
+  snprintf(lane->failed, sizeof lane->failed, TRANSPORT_CANCELED_AFTER "%s", weft_last_error());
   log_debug("object: attempt %u: %s", lane->attempt, weft_last_error());
   return true;
 }
@@ -197,6 +202,12 @@ void object_lane_ended(struct object_lane *lane, CURLcode result) {
 
 // --- cancelling ---
 
+// The end of a request that waits for a server in trouble tells what the trouble is.
+static void tell_failure(const struct object_lane *lane, struct transport_request *request) {
+  if (lane->failed[0] && !request->why[0])
+    snprintf(request->why, sizeof request->why, "%s", lane->failed);
+}
+
 void object_cancel(struct transport_request *request) {
   struct object_request *own = request->own;
   if (atomic_load_explicit(&request->state, memory_order_acquire) != TRANSPORT_IN_FLIGHT || own->base.canceled)
@@ -210,6 +221,7 @@ void object_cancel(struct transport_request *request) {
     struct object_lane *lane = &worker->lanes[i];
     if (!lane->busy || lane->own != own)
       continue;
+    tell_failure(lane, request);
     if (lane->verb == OBJECT_CREATE && lane->retry_ns == 0) { // its answer is needed: it names the upload to abort
       own->running--;
       lane->own = NULL;

@@ -115,7 +115,8 @@ void storage_request_end(struct storage_request *own) {
   }
   if (own->err == 0 && (!complete || (own->canceled && request->num_pieces == 0))) {
     own->err = WEFT_ERR_CANCELED;
-    snprintf(request->why, sizeof request->why, "cancelled");
+    if (!request->why[0])
+      snprintf(request->why, sizeof request->why, "cancelled");
   }
   link_remove(&own->link);
   link_add(&worker->ended, &own->link);

@@ -86,6 +86,7 @@ void storage_request_moved(struct storage_request *own, uint32_t piece, uint64_t
 // A piece failed with the code `err`; the text is the calling thread's last error.
 void storage_request_failed(struct storage_request *own, uint32_t piece, int err);
 // Nothing uses the request's memory any more. Pieces that have not been moved are CANCELED, or get the request's error.
+// The text of a cancelled request is the caller's, if it has set one.
 void storage_request_end(struct storage_request *own);
 // Completes a request that has ended: message, state, done(). The request is not used afterwards.
 void storage_request_complete(struct storage_request *own);

@@ -63,6 +63,14 @@ static int set_up(void **state) {
   return 0;
 }
 
+// With the address of a server at whose port nobody listens.
+static int set_up_without_server(void **state) {
+  setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9", 1);
+  set_up(state);
+  unsetenv("AWS_ENDPOINT_URL_S3");
+  return 0;
+}
+
 static int tear_down(void **state) {
   (void)state;
   owned_close(agent);
@@ -177,11 +185,34 @@ static void test_object(void **state) {
   there_and_back(keep(WEFT_MEMORY_OBJECT, "bucket/kept by an agent", 0));
 }
 
+// The transport tries again for at least 775 ms. On a host that halts this process for long, it ends first.
+static void test_a_timeout_names_the_last_failure(void **state) {
+  (void)state;
+  struct weft_agent_memory what = WEFT_AGENT_MEMORY_INIT;
+  struct weft_post post = WEFT_POST_INIT;
+  weft_region_t object;
+  what.kind = WEFT_MEMORY_OBJECT;
+  what.path = "bucket/key";
+  if (weft_agent_register(agent, &what, &object) == WEFT_ERR_UNSUPPORTED)
+    skip(); // this build has no objects
+  weft_transfer_t *transfer = transfer_of(WEFT_TRANSFER_WRITE, object, 0, 0, 1000, NULL);
+  post.timeout_ms = 300;
+  works(weft_transfer_post_with(transfer, &post));
+  int rc = weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS);
+  const char *error = weft_transfer_error(transfer);
+  assert_true(rc == WEFT_ERR_TIMEOUT || rc == WEFT_ERR_UNREACHABLE);
+  assert_non_null(strstr(error, rc == WEFT_ERR_TIMEOUT ? "within 300 ms; the last attempt failed: " : "object: "));
+  assert_non_null(strstr(error, "bucket/key: http://127.0.0.1:9: "));
+  assert_non_null(strstr(error, ": Connection refused"));
+  works(weft_transfer_free(transfer));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_file, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_pipe, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_object, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_a_timeout_names_the_last_failure, set_up_without_server, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -434,6 +434,34 @@ static void test_settings(void **state) {
   uint32_t object = storage_object(&storage, "bucket/x", 0);
   assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 10, why), WEFT_ERR_UNREACHABLE);
   assert_non_null(strstr(why, nobody + strlen("endpoint="))); // which server it is that does not answer
+  assert_non_null(strstr(why, ": Connection refused"));
+  storage_close(&storage);
+}
+
+// A request that is cancelled in the pause before another attempt names the failure of the last one.
+static void test_cancelled_between_attempts(void **state) {
+  (void)state;
+  const char *const settings[] = {"endpoint=http://127.0.0.1:9", "backoff_ms=60000", NULL};
+  struct storage storage;
+  struct storage_request request;
+  assert_int_equal(storage_open(&storage, "object", settings, 4096), 0);
+  uint32_t object = storage_object(&storage, "bucket/x", 0);
+  storage_request(&storage, &request, WEFT_TRANSFER_READ, 1);
+  storage_piece(&storage, &request, object, 0, 0, 10);
+  storage_prepare(&request);
+  for (int post = 0; post < 2; post++) {
+    assert_int_equal(storage.transport->post(&request.request), 0);
+    while (post == 0 && storage.transport->progress(storage.worker) == 0) // until the first attempt has ended
+      ;
+    storage.transport->cancel(&request.request);
+    assert_int_equal(storage_wait(&storage, &request), WEFT_ERR_CANCELED);
+    assert_int_equal(request.status[0], WEFT_ERR_CANCELED);
+    if (post == 0)
+      assert_non_null(strstr(request.request.why, TRANSPORT_CANCELED_AFTER "bucket/x: http://127.0.0.1:9: "));
+    else // nothing of this post has failed
+      assert_string_equal(request.request.why, "cancelled");
+  }
+  storage_free(&request);
   storage_close(&storage);
 }
 
@@ -443,6 +471,7 @@ int main(void) {
       cmocka_unit_test(test_all_parts_are_of_one_version),
       cmocka_unit_test(test_writes),
       cmocka_unit_test(test_cancelled_uploads_are_aborted),
+      cmocka_unit_test(test_cancelled_between_attempts),
       cmocka_unit_test(test_a_server_that_hangs),
       cmocka_unit_test(test_an_abort_that_drips),
       cmocka_unit_test(test_curl_without_memory),
