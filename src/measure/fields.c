@@ -148,8 +148,13 @@ static json_t *write_object(const struct field *fields, const void *object, cons
 }
 
 json_t *fields_to_json(const struct field *fields, const void *object) {
+  char before[FAIL_DETAIL_SIZE];
+  snprintf(before, sizeof before, "%s", weft_last_error());
   fail(WEFT_ERR_NOMEM, "no memory for JSON"); // a member that fails for another reason replaces this error
-  return write_object(fields, object, NULL);
+  json_t *json = write_object(fields, object, NULL);
+  if (json)
+    fail(0, "%s", before);
+  return json;
 }
 
 void fields_round(const struct field *fields, void *object) {

@@ -52,7 +52,8 @@ struct field {
 // Rounds each number of an object to the digits that its JSON has (base/text/digits.h).
 void fields_round(const struct field *fields, void *object);
 
-// NULL: memory ran out, or an integer has no JSON form; the last error names it.
+// NULL: memory ran out, or an integer has no JSON form; the last error names it. Else the last error stays as it was:
+// a caller that writes its results after a failure still has the reason.
 json_t *fields_to_json(const struct field *fields, const void *object);
 
 // Fills a zeroed object. PROTOCOL names the member that is wrong or missing, by its path. After an error, what was

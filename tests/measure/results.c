@@ -9,6 +9,8 @@
 #include <weft/err.h>
 
 #include "cmocka_all.h"
+
+#include "base/fail.h"
 #include "measure/support/sample.h"
 #include "support/temporary.h"
 
@@ -177,6 +179,11 @@ static void a_count_too_large_for_json_is_named(void **state) {
   (void)state;
   struct results results;
   sample_passed(&results);
+  fail(WEFT_ERR_TIMEOUT, "what failed before");
+  json_t *json = results_to_json(&results); // which does not hide that
+  assert_non_null(json);
+  json_decref(json);
+  assert_string_equal(weft_last_error(), "what failed before");
   results.transitions[3].op = UINT64_MAX;
   assert_null(results_to_json(&results));
   assert_string_equal(weft_last_error(), "transitions[3].op: too large for JSON");
