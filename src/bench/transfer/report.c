@@ -268,7 +268,8 @@ static void write_line(const struct transfer_row *row, uint32_t initiators, cons
                                .post = post->value,
                                .post_p99 = post->p99,
                                .transfer = transfer->value,
-                               .transfer_p99 = transfer->p99};
+                               .transfer_p99 = transfer->p99,
+                               .refused = from->refused[0] != '\0'};
   transfer_table_line(stdout, &line);
 }
 

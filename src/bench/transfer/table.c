@@ -2,6 +2,7 @@
 #include "bench/transfer/table.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 enum { WIDTH = 160, NAMES = 60 };
 
@@ -50,9 +51,10 @@ void transfer_table_header(FILE *out) {
 void transfer_table_line(FILE *out, const struct transfer_line *line) {
   const double times[] = {line->latency,  line->prep,     line->prep_p99,    line->post,
                           line->post_p99, line->transfer, line->transfer_p99};
-  fprintf(out, "%-20" PRIu64 "%-15" PRIu64 "%-15.6f", line->block, line->batch, line->bandwidth);
+  fprintf(out, "%-20" PRIu64 "%-15" PRIu64, line->block, line->batch);
+  fprintf(out, "%-15.6f", line->refused ? NAN : line->bandwidth);
   for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-    fprintf(out, "%-15.1f", times[i]);
+    fprintf(out, "%-15.1f", line->refused ? NAN : times[i]);
   fputc('\n', out);
   fflush(out);
 }

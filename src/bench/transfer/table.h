@@ -2,6 +2,7 @@
 #ifndef BENCH_TRANSFER_TABLE_H
 #define BENCH_TRANSFER_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -11,6 +12,7 @@
 struct transfer_line {
   uint64_t block, batch;
   double bandwidth, latency, prep, prep_p99, post, post_p99, transfer, transfer_p99;
+  bool refused; // parsers get nan for each figure, which they read as a number that is none
 };
 
 // `title`: the line above the settings.

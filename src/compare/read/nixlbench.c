@@ -116,11 +116,24 @@ static const char *figure_of(const struct table *table, const struct column *col
   return aggregate && strcmp(column->heading, "B/W (GB/Sec)") == 0 ? "own_bandwidth" : column->figure;
 }
 
+// Whether the row is of `weft bench transfer`, which refused its figures and wrote "nan" for each of them.
+static bool is_refused(const struct table *table, char **words) {
+  for (size_t i = 0; i < table->count; i++)
+    if (table->column[i]->figure && strcmp(words[i], "nan") != 0)
+      return false;
+  return true;
+}
+
 static int read_row(struct compare_run *run, const struct table *table, const struct lines *lines, char **words,
                     size_t count, const json_t *settings, uint32_t base) {
   double values[COLUMNS] = {0};
   if (count != table->count) // under an unknown heading, numbers would be read as those of another column
     return fail(WEFT_ERR_PROTOCOL, "line %u: has %zu numbers under %zu headings", lines->number, count, table->count);
+  if (is_refused(table, words)) {
+    if (run->left_out++ == 0)
+      snprintf(run->why_left, sizeof run->why_left, "its figures are nan: the benchmark refused them");
+    return 0;
+  }
   json_t *keys = json_copy((json_t *)settings);
   int err = keys ? 0 : WEFT_ERR_NOMEM;
   name_storage(keys);

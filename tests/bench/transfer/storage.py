@@ -2,6 +2,7 @@
 """weft bench transfer with files, and with objects where the environment names an S3 server (s3_swift.py)."""
 import contextlib
 import http.server
+import math
 import os
 import pathlib
 import tempfile
@@ -69,6 +70,18 @@ class Files(bench.BenchTest):
                             "--max_block_size", 1000, *SMALL[4:], "--op_type", "READ", statuses=(1,))
         self.assertIn("page cache", said["rows"][0]["refused"])
         self.assertFalse(said["passed"])
+
+    def test_scripts_get_no_figure_that_was_refused(self):
+        said = self.bench("--backend", "POSIX", "--filepath", self.folder, "--start_block_size", 1000,
+                          "--max_block_size", 1000, *SMALL[4:], "--op_type", "READ", statuses=(1,))
+        rows = bench.table(said)[1]
+        self.assertEqual([row[:2] for row in rows], [[1000, 1]])
+        self.assertTrue(all(math.isnan(figure) for figure in rows[0][2:]), rows)
+        self.assertIn("refused: ", said)
+        saved = self.folder / "table"
+        saved.write_text(said)
+        compared = tool.weft("compare", saved, saved)
+        self.assertIn("its figures are nan: the benchmark refused them", compared.stdout + compared.stderr)
 
     def test_what_cannot_be(self):
         self.wrong(3, "cannot open the file", "--backend", "POSIX", "--filepath", self.folder / "none", *SMALL)
