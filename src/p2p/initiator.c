@@ -146,6 +146,6 @@ int p2p_initiator(const struct p2p_config *config, const struct p2p_sizes *sizes
   if (rc != 0)
     return rc;
   rc = run(&one);
-  int reported = p2p_report_end(&one.report, rc == 0);
+  int reported = p2p_report_end(&one.report, rc);
   return rc != 0 ? rc : reported;
 }

@@ -13,6 +13,7 @@
 #include "base/time/clock.h"
 #include "p2p/buffer.h"
 #include "p2p/gpus.h"
+#include "p2p/report.h"
 #include "secure/secret.h"
 
 // The body of the target's process; it does not return.
@@ -81,13 +82,25 @@ static int start_target(const struct p2p_config *config, uint16_t *port, pid_t *
   return rc;
 }
 
+// The report of a run that has not begun. Returns `err` with its sentence.
+static int report_failure(const struct p2p_config *config, const struct p2p_sizes *sizes, int err) {
+  struct p2p_report report;
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  if (p2p_report_begin(&report, stdout, config, sizes) == 0) {
+    fail(err, "%s", why);
+    p2p_report_end(&report, err);
+  }
+  return fail(err, "%s", why);
+}
+
 static int run_local(const struct p2p_config *given, const struct p2p_sizes *sizes, uint32_t target_gpu) {
   struct p2p_config here = *given, there = *given;
   char token[SECRET_DIGITS + 1]; // only the child inherits it
   pid_t pid = -1;
   int rc = p2p_buffer_room(given->memory, p2p_buffer_bytes(given, sizes), 2);
   if (rc != 0)
-    return rc;
+    return report_failure(given, sizes, rc);
   secret_make(token);
   here.token = there.token = token;
   here.host = there.listen = "127.0.0.1";
@@ -97,8 +110,7 @@ static int run_local(const struct p2p_config *given, const struct p2p_sizes *siz
   // both sides are on this host, so libfabric's TCP listens where no other host can connect
   setenv("FI_TCP_IFACE", "lo", 0);
   rc = start_target(&there, &here.port, &pid);
-  if (rc == 0)
-    rc = p2p_initiator(&here, sizes);
+  rc = rc == 0 ? p2p_initiator(&here, sizes) : report_failure(&here, sizes, rc);
   if (pid > 0)
     end_target(pid, rc >= 0 ? here.timeout_ms : 0);
   return rc;
@@ -123,10 +135,12 @@ int p2p_run(const struct p2p_config *config) {
   rc = p2p_check(config);
   if (rc == 0 && config->mode != P2P_TARGET)
     rc = check_sizes(config, &sizes);
-  if (rc == 0 && config->memory == P2P_MEMORY_CUDA)
-    rc = p2p_gpus_choose(config, &target_gpu);
   if (rc != 0)
     return rc;
+  if (config->memory == P2P_MEMORY_CUDA)
+    rc = p2p_gpus_choose(config, &target_gpu);
+  if (rc != 0)
+    return config->mode == P2P_TARGET ? rc : report_failure(config, &sizes, rc);
   if (p2p_is_storage(config->memory))
     return p2p_storage(config, &sizes);
   switch (config->mode) {

@@ -149,13 +149,16 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
   return fflush(report->out) == 0 ? 0 : fail_errno(errno, "cannot write the results");
 }
 
-int p2p_report_end(struct p2p_report *report, bool complete) {
+int p2p_report_end(struct p2p_report *report, int err) {
+  bool complete = err == 0;
   char why[FAIL_DETAIL_SIZE]; // the writers replace it
   snprintf(why, sizeof why, "%s", weft_last_error());
   int rc = report->config->format == P2P_JSON ? write_json(report, complete) : 0; // also without rows
   if (complete && report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
-  int unwritten = report->rows > 0 && p2p_figures_wanted(report) ? p2p_figures_write(report, complete) : 0;
+  // Without rows, too, since the files of an earlier run would be taken for this one's; but not for wrong options.
+  bool writes = p2p_figures_wanted(report) && (report->rows > 0 || err != WEFT_ERR_INVALID);
+  int unwritten = writes ? p2p_figures_write(report, complete) : 0;
   rc = rc != 0 ? rc : unwritten;
   figures_free(&report->figures);
   if (rc == 0 && report->refused > 0)

@@ -39,9 +39,9 @@ int p2p_report_begin(struct p2p_report *report, FILE *out, const struct p2p_conf
 // Compares the row with its bound, and writes and flushes it, so that it is not lost if the process ends; a JSON row is
 // kept until the end.
 int p2p_report_row(struct p2p_report *report, struct p2p_result *result);
-// `complete`: everything that was asked for was measured; otherwise the last error says why not, and is kept. The
+// `err` is 0 if everything that was asked for was measured; otherwise the last error says why not, and is kept. The
 // report is empty afterwards. P2P_REFUSED: at least one row was refused.
-int p2p_report_end(struct p2p_report *report, bool complete);
+int p2p_report_end(struct p2p_report *report, int err);
 
 // Nanoseconds as microseconds, with the digits that reports show; then the same for a percentile of the latencies.
 static inline double p2p_us(double ns) {

@@ -164,6 +164,6 @@ int p2p_storage(const struct p2p_config *config, const struct p2p_sizes *sizes) 
   snprintf(report->ends.here, sizeof report->ends.here, "%s", p2p_memory_names[P2P_MEMORY_HOST]);
   snprintf(report->ends.there, sizeof report->ends.there, "%s", p2p_memory_names[config->memory]);
   rc = run(&storage);
-  int reported = p2p_report_end(report, rc == 0);
+  int reported = p2p_report_end(report, rc);
   return rc != 0 ? rc : reported;
 }

@@ -81,6 +81,14 @@ class Files(tool.ToolTest):
         self.refused(3, "cannot open", *self.file("--op", "read", "--no-check"))
         self.refused(3, "cannot make the file", "p2p", "--memory", "file", "--path", self.path / "deeper")
 
+    def test_a_run_without_a_row_replaces_the_file_of_an_earlier_one(self):
+        before, prometheus = "what an earlier run wrote\n", self.path.with_suffix(".prom")
+        prometheus.write_text(before)
+        self.refused(2, "bucket/key", "p2p", "--memory", "object", "--path", "no_key", "--prometheus", prometheus)
+        self.assertEqual(prometheus.read_text(), before)  # nothing ran
+        self.refused(3, "cannot open", *self.file("--op", "read", "--no-check", "--prometheus", prometheus))
+        self.assertIn('weft_bench_passed{kind="p2p"} 0\n', prometheus.read_text())
+
     def test_contradictions(self):
         self.refused(2, "--path FILE", "p2p", "--memory", "file")
         self.refused(2, "--path BUCKET/KEY", "p2p", "--memory", "object")

@@ -228,6 +228,11 @@ int bench_ep_run(struct bench_ep_config *config, struct bench_output *output, st
   if (err)
     snprintf(why, sizeof why, "%s", weft_last_error());
   close_run(&run, err, why);
+  // The files of an earlier run would be taken for those of this one. Wrong options leave them as they were.
+  if (!run.written && err && err != WEFT_ERR_INVALID) {
+    run.written = bench_output_begin(output, figures) == 0;
+    output->out = NULL; // without rows there is no table
+  }
   int written = run.written ? bench_output_end(output, figures) : 0;
   if (err)
     return fail(err, "%s", why);

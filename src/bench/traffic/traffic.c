@@ -173,6 +173,29 @@ static int close_report(struct job *job, uint32_t repeat, int err, const char *w
   return rc == 0 ? written : rc;
 }
 
+// A run that fails before its report is open writes its files here, since those of an earlier run would be taken for
+// its own. Wrong options leave them as they were; with workers elsewhere another process may be the reporter. Returns
+// `err` with its sentence.
+static int report_failure(struct job *job, int err) {
+  struct figures *figures = &job->figures;
+  char why[WHY];
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  if (err == WEFT_ERR_INVALID || job->reports || job->config->local != job->config->workers)
+    return err;
+  if (figures_begin(figures, "traffic") != 0)
+    return fail(err, "%s", why);
+  bench_output_init(&job->output, job->config->options);
+  if (bench_output_begin(&job->output, figures) == 0) {
+    job->output.out = NULL; // without rows there is no table
+    snprintf(figures->error, sizeof figures->error, "%.255s", why);
+    if (err == WEFT_ERR_CANCELED)
+      snprintf(figures->cut_short, sizeof figures->cut_short, "%s", stop_came() ? stop_name() : "stopped");
+    bench_output_end(&job->output, figures);
+  }
+  figures_free(figures);
+  return fail(err, "%s", why);
+}
+
 // --- the worker ---
 
 static int measure(struct job *job, struct traffic_worker *worker) {
@@ -308,7 +331,7 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
                  : fail(WEFT_ERR_NOMEM, "no memory for a store");
   if (rc != 0) {
     free(place);
-    return rc;
+    return report_failure(&job, rc);
   }
   bench_store_describe(&store, config->options, place);
   rc = bench_children_send(children, place, sizeof *place);
@@ -327,7 +350,7 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
   bench_store_close(&store);
   explicit_bzero(place, sizeof *place);
   free(place);
-  return rc == 0 ? 0 : fail(rc, "%s", why);
+  return rc == 0 ? 0 : report_failure(&job, fail(rc, "%s", why));
 }
 
 int traffic_bench(const struct traffic_config *config, int *status) {

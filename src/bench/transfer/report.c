@@ -37,16 +37,10 @@ int transfer_report_begin(struct transfer_report *report, struct transfer_call *
   output->progress = &report->progress;
   if (!err)
     err = limits_open(&report->limits);
-  if (!err)
-    err = bench_output_begin(output, &report->figures);
-  if (!err && report->tables) {
-    transfer_table_settings(stdout, call->command, call->settings);
-    transfer_table_header(stdout);
-  }
-  return err;
+  return err ? err : bench_output_begin(output, &report->figures);
 }
 
-void transfer_report_hosts(struct transfer_report *report, const struct transfer_worker *worker) {
+static void list_hosts(struct transfer_report *report, const struct transfer_worker *worker) {
   char name[256] = "localhost";
   gethostname(name, sizeof name - 1);
   for (uint32_t rank = 0; rank < worker->size; rank++) {
@@ -57,6 +51,14 @@ void transfer_report_hosts(struct transfer_report *report, const struct transfer
     if (!there)
       json_array_append_new(report->figures.hosts, json_string(host));
   }
+}
+
+void transfer_report_head(struct transfer_report *report, const struct transfer_worker *worker) {
+  list_hosts(report, worker);
+  if (!report->tables)
+    return;
+  transfer_table_settings(stdout, report->call->command, report->call->settings);
+  transfer_table_header(stdout);
 }
 
 // --- a row ---

@@ -18,9 +18,10 @@ struct transfer_report {
   uint64_t begin_ns;
 };
 
+// Opens the outputs. Prints nothing.
 int transfer_report_begin(struct transfer_report *report, struct transfer_call *call, const struct transfer_plan *plan);
-// Lists the hosts of the workers.
-void transfer_report_hosts(struct transfer_report *report, const struct transfer_worker *worker);
+// The workers are open: lists their hosts, and prints the heads of the tables.
+void transfer_report_head(struct transfer_report *report, const struct transfer_worker *worker);
 int transfer_report_row(struct transfer_report *report, const struct transfer_worker *worker,
                         const struct transfer_row *row, const struct transfer_gathered *all);
 // `err`: the result of the sweep; its sentence is the last error, which stays unchanged. Returns `err`, or the write

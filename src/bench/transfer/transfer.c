@@ -14,6 +14,7 @@ struct running {
   struct transfer_call *call;
   struct transfer_plan plan;
   bool refused;
+  bool reported; // the report has begun
 };
 
 // --- the sweep ---
@@ -88,6 +89,32 @@ static void each_size(const struct transfer_plan *plan, struct sweep *sweep, int
     }
 }
 
+// --- the report ---
+
+// A run that fails before its first row has a report, too, since the files of an earlier run would be taken for its
+// own. Wrong options leave the files as they were.
+static bool may_report(int err) {
+  return err != WEFT_ERR_INVALID;
+}
+
+// Returns `err` with its sentence, or why the report cannot begin.
+static int begin_report(struct running *running, struct transfer_report *report, int err) {
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  running->reported = true;
+  int begun = transfer_report_begin(report, running->call, &running->plan);
+  return err ? fail(err, "%s", why) : begun;
+}
+
+// For a run whose workers have not met. Returns `err` with its sentence.
+static int report_failure(struct running *running, int err) {
+  struct transfer_report report = {0};
+  begin_report(running, &report, err);
+  return transfer_report_end(&report, err, &running->refused);
+}
+
+// --- a worker ---
+
 // `meet` is open during the call, or NULL.
 static int run_worker(struct running *running, struct meet *meet) {
   struct transfer_worker worker = {0};
@@ -97,12 +124,12 @@ static int run_worker(struct running *running, struct meet *meet) {
   int err = 0;
   each_size(&running->plan, &sweep, &err); // only adds up the work, since there is no worker yet
   err = transfer_worker_open(&worker, &running->plan, meet);
-  if (!err && reports) {
+  if (reports && may_report(err)) {
     sweep.report = &report;
-    err = transfer_report_begin(&report, running->call, &running->plan);
-    if (!err)
-      transfer_report_hosts(&report, &worker);
+    err = begin_report(running, &report, err);
   }
+  if (!err && reports)
+    transfer_report_head(&report, &worker);
   sweep.worker = &worker;
   if (!err)
     each_size(&running->plan, &sweep, &err);
@@ -292,7 +319,11 @@ static int run_joined(struct running *running) {
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   if (local > 1)
     bench_children_end(&children);
-  return err ? fail(err, "%s", why) : 0;
+  if (err)
+    fail(err, "%s", why);
+  // Elsewhere another process may be the one that reports.
+  bool alone = local == running->plan.workers;
+  return err && alone && !running->reported && may_report(err) ? report_failure(running, err) : err;
 }
 
 int transfer_run(struct transfer_call *call, bool *refused) {

@@ -213,6 +213,20 @@ class Refusing(Bench):
             self.assertTrue(result.stderr.startswith(f"{said}weft bench ep: the store https://127.0.0.1:1, "),
                             result.stderr)
 
+    def test_a_run_without_a_row_replaces_the_files_of_an_earlier_one(self):
+        prometheus = self.file + ".prom"
+        outputs = ("--json", self.file, "--prometheus", prometheus)
+        for path in (self.file, prometheus):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("{}")
+        self.refused(2, "--ranks", "bench", "ep", *SMALL, "--ranks", 0, *outputs)
+        self.assertEqual(self.document(), {})  # nothing ran
+        self.refused(3, "https://127.0.0.1:1, ", "bench", "ep", "--rank-server", "127.0.0.1:1", "--startup-timeout", 1,
+                     *SMALL, *outputs, WEFT_TOKEN="s3cret")
+        self.assertIn("https://127.0.0.1:1, ", self.document()["error"])
+        with open(prometheus, encoding="utf-8") as file:
+            self.assertIn('weft_bench_passed{kind="ep"} 0\n', file.read())
+
     def test_gpus_that_are_not_there(self):
         result = tool.weft("bench", "ep", *SMALL, "--memory", "cuda", WEFT_CUDA_PLUGIN="/nowhere/libweft_cuda.so")
         self.assertEqual(result.returncode, 3, result.stderr)

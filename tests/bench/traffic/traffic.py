@@ -281,6 +281,18 @@ class Failures(TrafficTest):
         self.await_rows(process)
         return process
 
+    def test_a_run_without_a_row_replaces_the_files_of_an_earlier_one(self):
+        outputs = ("--json", self.at / "out.json", "--prometheus", self.at / "out.prom")
+        for path in outputs[1::2]:
+            path.write_text("{}")
+        wrong = self.write("wrong.txt", "1K 0\n1K\n")
+        self.refused(2, "wrong.txt", "bench", "traffic", "--matrix", wrong, *outputs)
+        self.assertEqual(self.load(), {})  # nothing ran
+        self.refused(3, "127.0.0.1:9", "bench", "traffic", "--matrix", self.at / "back.txt", "--local", 2, "--store",
+                     "http://127.0.0.1:9", *FEW, *outputs, WEFT_TOKEN="t" * 32)
+        self.assertIn("127.0.0.1:9", self.load()["error"])
+        self.assertIn('weft_bench_passed{kind="traffic"} 0\n', (self.at / "out.prom").read_text())
+
     def test_a_killed_worker_is_named(self):
         process = self.long_run()
         victim = random.choice(children_of(process.pid))

@@ -2,6 +2,7 @@
 """weft bench transfer with files, and with objects where the environment names an S3 server (s3_swift.py)."""
 import contextlib
 import http.server
+import json
 import math
 import os
 import pathlib
@@ -82,6 +83,25 @@ class Files(bench.BenchTest):
         saved.write_text(said)
         compared = tool.weft("compare", saved, saved)
         self.assertIn("its figures are nan: the benchmark refused them", compared.stdout + compared.stderr)
+
+    def test_a_run_without_a_row_replaces_the_files_of_an_earlier_one(self):
+        files = {kind: self.folder / kind for kind in ("json", "csv", "prometheus")}
+        outputs = [word for kind, path in files.items() for word in (f"--{kind}", path)]
+        for path in files.values():
+            path.write_text("what an earlier run wrote\n")
+        self.wrong(2, "want the same number", "--backend", "POSIX", "--filepath", self.folder, "--filenames", "a,b",
+                   "--num_files", 3, *SMALL, *outputs)
+        for path in files.values():
+            self.assertEqual(path.read_text(), "what an earlier run wrote\n")  # nothing ran
+        for says, line in (("cannot open the file", ("--backend", "POSIX", "--filepath", self.folder / "none", *SMALL)),
+                           ("127.0.0.1:9", (*bench.SMALL, "--store", "http://127.0.0.1:9", "--local_workers", 2))):
+            for path in files.values():
+                path.write_text("what an earlier run wrote\n")
+            result = tool.weft("bench", "transfer", *line, *outputs, **bench.TOKEN)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn(says, json.loads(files["json"].read_text())["error"])
+            self.assertEqual(files["csv"].read_text(), "")
+            self.assertIn('weft_bench_passed{kind="transfer"} 0\n', files["prometheus"].read_text())
 
     def test_what_cannot_be(self):
         self.wrong(3, "cannot open the file", "--backend", "POSIX", "--filepath", self.folder / "none", *SMALL)
