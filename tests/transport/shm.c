@@ -268,6 +268,62 @@ static void test_memory_that_may_shrink_is_not_mapped(void **state) {
   pair_close(&pair);
 }
 
+// Hosts of tests have no huge pages. A mapping that reserves none can be made there, as long as nobody touches it.
+static bool wrap_reserves_nothing;
+
+void *__real_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
+
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset) {
+  return __real_mmap(address, size, protection, flags | (wrap_reserves_nothing ? MAP_NORESERVE : 0), fd, offset);
+}
+
+static int count_mappings(const char *name) {
+  char line[512];
+  int count = 0;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  assert_non_null(maps);
+  while (fgets(line, sizeof line, maps))
+    count += strstr(line, name) != NULL;
+  fclose(maps);
+  return count;
+}
+
+// The kernel unmaps only whole huge pages, and a region may end within one.
+static void test_huge_pages_are_unmapped(void **state) {
+  (void)state;
+  enum { MIB = 1 << 20 };
+  struct transport_region *region;
+  struct transport_remote *remote;
+  unsigned char key[TRANSPORT_MAX_KEY];
+  size_t size = sizeof key;
+  int fd = memfd_create("weft-huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) != 0 || status.st_blksize != 2 * MIB)
+    skip(); // this kernel has no huge pages, or larger ones
+  assert_int_equal(ftruncate(fd, 8 * MIB), 0);
+  assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  wrap_reserves_nothing = true;
+  unsigned char *bytes = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  assert_ptr_not_equal(bytes, MAP_FAILED);
+  struct pair pair;
+  pair_open(&pair, false);
+  struct transport_memory memory = {
+      .address = bytes + MIB, .length = 4 * MIB, .device = -1, .fd = fd, .fd_offset = MIB};
+  assert_works(suite.transport->reg(pair.b->worker, &memory, &region));
+  assert_works(suite.transport->pack(region, key, &size));
+  assert_works(suite.transport->import(pair.to_b, key, size, &remote));
+  assert_non_null(suite.transport->map(remote));
+  assert_int_equal(count_mappings("weft-huge"), 2); // the owner's, too
+  suite.transport->release(remote);
+  assert_int_equal(count_mappings("weft-huge"), 1);
+  wrap_reserves_nothing = false;
+  suite.transport->unreg(region);
+  pair_close(&pair);
+  munmap(bytes, 8 * MIB);
+  close(fd);
+}
+
 // What a broken neighbour writes into its ring harms nobody else.
 static void test_nonsense_in_a_ring(void **state) {
   (void)state;
@@ -555,6 +611,7 @@ int main(void) {
       cmocka_unit_test(test_another_user_is_told),
       cmocka_unit_test(test_another_pid_namespace_is_told),
       cmocka_unit_test(test_memory_that_may_shrink_is_not_mapped),
+      cmocka_unit_test(test_huge_pages_are_unmapped),
       cmocka_unit_test(test_nonsense_in_a_ring),
       cmocka_unit_test(test_room_wakes_the_sender),
       cmocka_unit_test(test_large_requests_take_turns),

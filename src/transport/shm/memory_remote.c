@@ -35,7 +35,7 @@ static int map_file(struct shm_remote *remote, const struct shm_key *key, int fd
   uint64_t unit =
       (uint64_t)status.st_blksize > page ? (uint64_t)status.st_blksize : page; // huge pages need their own size
   uint64_t before = key->fd_offset % unit;
-  size_t size = (size_t)(before + key->length);
+  size_t size = (size_t)((before + key->length + unit - 1) / unit * unit); // munmap() refuses a part of a huge page
   int protection = remote->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
   void *mapping = mmap(NULL, size, protection, MAP_SHARED, fd, (off_t)(key->fd_offset - before));
   if (mapping == MAP_FAILED)
