@@ -242,6 +242,8 @@ WEFT_API void weft_agent_close(weft_agent_t *agent);
  * call takes as long as the transports need: seconds if a network pins very much memory. Meanwhile calls of this agent
  * that are not [transfer] wait, transfers may make no progress, and peers get no heartbeat: a peer whose
  * `peer_timeout_ms` passes considers this agent lost. So register very much memory before there are peers, or in parts.
+ * FILE: the library opens the file once more, also with WEFT_MEMORY_FD, and closes it again. By POSIX, each such close
+ * takes away all record locks that this process has on the file by F_SETLK; locks by F_OFD_SETLK and flock(2) stay.
  * UNSUPPORTED: no transport of this agent handles this kind of memory, or the agent has not opened one of `transports`.
  * INVALID: host memory is not mapped; the sentence names the first address that is not. SYSTEM, LIMIT: a file cannot be
  * opened, or memory cannot be pinned. Other codes come from the transport that refuses. [any]
