@@ -137,15 +137,18 @@ static bool clear_one(struct meet *meet) {
   return false;
 }
 
+// Events may come while the list is read. A list that is older than the last of them would undo it, and after another
+// gap the list may lack what that gap hides: then the next turn reads again.
 static void read_again(struct meet *meet) {
-  struct weft_store_list *list;
+  struct weft_store_list *list = NULL;
+  meet->reread = false;
   pthread_mutex_unlock(&meet->lock);
   int err = weft_store_range(meet->store, meet->prefix, true, 0, &list);
   pthread_mutex_lock(&meet->lock);
-  if (err)
-    return;
-  meet->reread = false;
-  meet_state_read(meet, list);
+  if (err || list->revision < meet->revision)
+    meet->reread = true;
+  else if (!meet->reread)
+    meet_state_read(meet, list);
   weft_store_list_free(list);
 }
 

@@ -38,6 +38,8 @@ static void on_watch(void *arg, const struct weft_store_event *event) {
     meet_state_delete(meet, event->kv->key);
   else if (event->kind == WEFT_STORE_EVENT_RESET)
     meet->reread = true;
+  if (event->kind != WEFT_STORE_EVENT_LOST && event->kind != WEFT_STORE_EVENT_RESUMED)
+    meet->revision = event->revision; // a lower one too: RESET may come from a store that was restarted empty
   if (event->kind == WEFT_STORE_EVENT_LOST && !meet->away_ns)
     meet->away_ns = clock_ns();
   else if (event->kind != WEFT_STORE_EVENT_LOST)

@@ -78,6 +78,7 @@ struct meet {
   uint64_t changes;       // number of events of the store so far
   bool stop;
   bool leaving;
+  int64_t revision;           // of the store's last event
   bool reread;                // the store was restarted or does not have all events any more: read everything
   bool lease_ended;           // this worker's lease has ended
   uint64_t away_ns;           // the time since which the store does not answer; 0: it answers
