@@ -163,7 +163,7 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
   if (rc == 0)
     rc = receive_message(ep, socket, &message, fds);
   if (rc == 0 && message.kind == EP_REFUSED)
-    rc = fail(message.error < 0 ? message.error : WEFT_ERR_PROTOCOL, "rank %d refused: %s", link->rank, message.why);
+    rc = ep_handshake_refused(&message, link->rank);
   *yield = rc == 0 && message.kind == EP_YIELD;
   if (rc == 0 && !*yield && (message.kind != EP_WELCOME || message.incarnation != link->incarnation))
     rc = fail(WEFT_ERR_PROTOCOL, "rank %d sent a malformed answer", link->rank);

@@ -186,8 +186,7 @@ int ep_tcp_hello_check(const weft_ep_t *ep, const struct ep_tcp_message *hello, 
   return rc;
 }
 
-// The text of a refusal is shown to people: removes control characters.
-static int take_refusal(const struct ep_handshake_message *refusal, int32_t rank) {
+int ep_handshake_refused(const struct ep_handshake_message *refusal, int32_t rank) {
   char why[sizeof refusal->why];
   size_t length = strnlen(refusal->why, sizeof why - 1);
   for (size_t i = 0; i < length; i++)
@@ -207,7 +206,7 @@ int ep_tcp_answer_check(const weft_ep_t *ep, const struct ep_tcp_message *answer
   if (rc == 0)
     rc = check_whole(answer, size);
   if (rc == 0 && message->kind == EP_REFUSED)
-    return take_refusal(message, rank);
+    return ep_handshake_refused(message, rank);
   if (rc == 0)
     rc = check_rest(ep, answer);
   if (rc == 0 && (message->rank != rank || message->incarnation != incarnation ||

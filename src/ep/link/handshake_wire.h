@@ -58,6 +58,10 @@ struct ep_tcp_message ep_tcp_message_make(const weft_ep_t *ep, enum ep_handshake
 // option that differs).
 int ep_handshake_message_check(const weft_ep_t *ep, const struct ep_handshake_message *message, size_t size);
 
+// Fails with the error of a refusal from `rank`; PROTOCOL if that error is unknown. The refusal's text is shown to
+// people, so its control characters are replaced.
+int ep_handshake_refused(const struct ep_handshake_message *refusal, int32_t rank);
+
 // Whether the first `size` bytes of a message from another host suffice to check it: it is complete, or its head shows
 // that it is no such message or has another version.
 bool ep_tcp_message_is_whole(const struct ep_tcp_message *tcp, size_t size);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/random.h"
@@ -399,6 +400,56 @@ static void a_handshake_message_brings_its_windows_and_nothing_else(void **state
   hosts_close(&hosts);
 }
 
+struct refusing {
+  int listener;
+  struct ep_handshake_message refusal;
+};
+
+static void *refuse_one(void *arg) {
+  const struct refusing *refusing = arg;
+  struct ep_handshake_message hello;
+  int fd = accept4(refusing->listener, NULL, NULL, SOCK_CLOEXEC);
+  bool sent = fd >= 0 && recv(fd, &hello, sizeof hello, 0) == sizeof hello &&
+              send(fd, &refusing->refusal, sizeof refusing->refusal, MSG_NOSIGNAL) == sizeof refusing->refusal;
+  close(fd);
+  return sent ? arg : NULL;
+}
+
+// Calls, as a rank of the same host, a socket that answers with this refusal.
+static int call_refusing(struct hosts *hosts, int error, const char *why) {
+  struct refusing refusing = {.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  socklen_t size = sizeof address;
+  pthread_t thread;
+  void *sent;
+  bool yield = false;
+  assert_true(refusing.listener >= 0);
+  assert_int_equal(bind(refusing.listener, (struct sockaddr *)&address, sizeof address.sun_family), 0); // any free name
+  assert_int_equal(getsockname(refusing.listener, (struct sockaddr *)&address, &size), 0);
+  assert_int_equal(listen(refusing.listener, 1), 0);
+  refusing.refusal = ep_handshake_message_make(hosts->called, EP_REFUSED, hosts->caller->incarnation);
+  refusing.refusal.error = error;
+  snprintf(refusing.refusal.why, sizeof refusing.refusal.why, "%s", why);
+  assert_int_equal(pthread_create(&thread, NULL, refuse_one, &refusing), 0);
+  int rc = ep_call_local(hosts->caller, 0, hosts->called->incarnation, &address, size,
+                         clock_deadline_ms(RAW_PEER_DEADLINE_MS), &yield);
+  pthread_join(thread, &sent);
+  assert_non_null(sent);
+  close(refusing.listener);
+  return rc;
+}
+
+static void a_refusal_on_the_same_host_is_shown_without_control_characters(void **state) {
+  (void)state;
+  struct hosts hosts;
+  hosts_open(&hosts);
+  assert_int_equal(call_refusing(&hosts, WEFT_ERR_BUSY, "no\x1b[2J\nroom"), WEFT_ERR_BUSY);
+  assert_string_equal(weft_last_error(), "rank 0 refused: no?[2J?room");
+  assert_int_equal(call_refusing(&hosts, -77, "no room"), WEFT_ERR_PROTOCOL); // -77 is no error
+  hosts_connect(&hosts);
+  hosts_close(&hosts);
+}
+
 // --- many ---
 
 // More than it ever listens to at once, so that a caller behind them would wait for many of their deadlines; and than
@@ -649,6 +700,7 @@ int main(void) {
       cmocka_unit_test(nobody_else_speaks_for_a_new_life_on_the_same_host),
       cmocka_unit_test(who_has_hung_up_before_the_answer_gets_no_link),
       cmocka_unit_test(a_handshake_message_brings_its_windows_and_nothing_else),
+      cmocka_unit_test(a_refusal_on_the_same_host_is_shown_without_control_characters),
       cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
       cmocka_unit_test(who_says_nothing_keeps_nobody_out),
       cmocka_unit_test(who_speaks_late_has_kept_its_place),
