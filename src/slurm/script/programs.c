@@ -29,6 +29,16 @@ static void write_port(struct text *text, const struct slurm_run *run) {
                  "grep -qs . /proc/net/if_inet6 && any=::\n");
 }
 
+// The name under which the processes of a run meet in a store.
+static const char *meeting_name(const struct slurm_run *run) {
+  return run->store ? "$name" : "slurm-$SLURM_JOB_ID"; // a store of the run's own has no other names
+}
+
+static void write_name(struct text *text) {
+  text_add(text, "# Another run of this job must not find what a killed run has left in the store.\n"
+                 "name=slurm-$SLURM_JOB_ID-$$\n");
+}
+
 static void write_processes(struct text *text, const struct slurm_run *run) {
   text_add(text, "processes=(");
   for (uint32_t i = 0; i < run->resources.num_nodes; i++)
@@ -77,7 +87,9 @@ void slurm_part_elastic(struct text *text, const struct slurm_run *run) {
   const uint32_t nodes = run->resources.num_nodes;
   struct text more = {0};
   write_processes(text, run);
-  if (!run->store) {
+  if (run->store) {
+    write_name(text);
+  } else {
     write_port(text, run);
     write_token(text);
   }
@@ -88,8 +100,8 @@ void slurm_part_elastic(struct text *text, const struct slurm_run *run) {
                  "  --num-processes \"${processes[0]}\" ");
   if (!is_late(run)) // else the other nodes start when a phase needs them
     text_add(text, "--num-agents %u ", nodes);
-  text_add(text, "--startup-timeout %u \\\n  --job \"slurm-$SLURM_JOB_ID\" --run-dir \"$attempt\" ",
-           run->startup_timeout_s);
+  text_add(text, "--startup-timeout %u \\\n  --job \"%s\" --run-dir \"$attempt\" ", run->startup_timeout_s,
+           meeting_name(run));
   if (run->store) {
     text_add(text, "--store ");
     slurm_quote_word(text, run->store);
@@ -104,8 +116,8 @@ void slurm_part_elastic(struct text *text, const struct slurm_run *run) {
     write_late(text, run);
   text_add(&more,
            " --num-processes \"${processes[i]}\" \\\n"
-           "    --startup-timeout %u --job \"slurm-$SLURM_JOB_ID\" --run-dir \"$attempt/node-${nodes[i]}\"",
-           run->startup_timeout_s);
+           "    --startup-timeout %u --job \"%s\" --run-dir \"$attempt/node-${nodes[i]}\"",
+           run->startup_timeout_s, meeting_name(run));
   add_agents_own(&more, run);
   if (run->store) {
     text_add(text, "for ((i = 1; i < ${#nodes[@]}; i++)); do\n%s  step \"${nodes[i]}\"", is_late(run) ? LATE : "");
@@ -127,11 +139,13 @@ void slurm_part_transfer(struct text *text, const struct slurm_run *run) {
   struct text more = {0};
   write_processes(text, run);
   text_add(text, "mkdir -p \"$attempt\"\n");
-  if (!run->store) {
+  if (run->store) {
+    write_name(text);
+  } else {
     write_port(text, run);
     write_token(text);
   }
-  text_add(&more, " --startup-timeout %u --benchmark-group \"slurm-$SLURM_JOB_ID\"", run->startup_timeout_s);
+  text_add(&more, " --startup-timeout %u --benchmark-group \"%s\"", run->startup_timeout_s, meeting_name(run));
   if (run->store) {
     text_add(&more, " --store ");
     slurm_quote_word(&more, run->store);
