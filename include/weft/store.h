@@ -313,7 +313,8 @@ typedef void (*weft_store_watch_fn)(void *arg, const struct weft_store_event *ev
 /**
  * Watches every key that starts with `prefix` ("": all keys) from revision `from` on, inclusive. 0: the watch reports
  * what changes after this call has returned. To miss nothing, read with weft_store_range() and watch from the list's
- * `revision + 1`.
+ * `revision + 1`. A later revision than that comes from another store: the watch begins with RESET, and continues with
+ * new changes.
  *
  * The watch ends with its store or with weft_store_watch_close(). In both cases weft_store_watch_close() has to free
  * it. `fn` may be called before this call returns. With `from` 0 the call blocks until the watch is established, at

@@ -13,7 +13,8 @@ struct local_watch {
   weft_store_watch_fn fn;
   void *arg;
   char *bounds;        // memory of the range
-  bool started;        // RESUMED was delivered
+  bool started;        // RESUMED or RESET was delivered
+  bool ahead;          // it was opened for a revision that the store has not reached: it begins with RESET
   bool queued;         // in `ready`
   atomic_bool closing; // deliver nothing more
   LIST_ENTRY(local_watch) all;

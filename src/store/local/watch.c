@@ -46,7 +46,8 @@ int local_watch_open(weft_store_t *store, const char *prefix, int64_t from, weft
   *watch = &opened->base; // before the first callback, which may want it
   pthread_mutex_lock(&local->lock);
   LIST_INSERT_HEAD(&local->watches, opened, all);
-  core_watch_add(local->core, &opened->core, from);
+  opened->ahead = from > core_revision(local->core) + 1;
+  core_watch_add(local->core, &opened->core, opened->ahead ? 0 : from);
   queue(opened);
   pthread_mutex_unlock(&local->lock);
   return 0;
@@ -105,6 +106,7 @@ static void serve(struct local *local) {
   int64_t revision = core_revision(local->core);
   bool first = !watch->started;
   watch->started = true;
+  bool reset = status == CORE_COMPACTED || (first && watch->ahead);
   if (status == CORE_COMPACTED) { // it continues from now
     core_watch_remove(local->core, &watch->core);
     core_watch_add(local->core, &watch->core, 0);
@@ -112,7 +114,7 @@ static void serve(struct local *local) {
   local->delivering = watch;
   pthread_mutex_unlock(&local->lock);
 
-  if (status == CORE_COMPACTED)
+  if (reset)
     deliver_kind(watch, WEFT_STORE_EVENT_RESET, revision);
   else if (first)
     deliver_kind(watch, WEFT_STORE_EVENT_RESUMED, revision);

@@ -58,6 +58,26 @@ static void a_watch_from_a_negative_revision_is_refused(void **state) {
   support_events_free(&events);
 }
 
+// Such a revision is of another store, for instance of one that was restarted empty since.
+static void a_watch_from_a_revision_to_come_is_reset(void **state) {
+  struct support_events events;
+  struct weft_store_list *list;
+  weft_store_watch_t *watch;
+  support_events_init(&events);
+  suite_put(*state, "/w/ahead/a", "1", 0);
+  assert_ok(weft_store_range(*state, "/w/ahead/", true, 0, &list));
+  assert_ok(weft_store_watch_open(*state, "/w/ahead/", list->revision + 1000, support_events_take, &events, &watch));
+  assert_true(support_events_wait(&events, WEFT_STORE_EVENT_RESET, 1));
+  suite_put(*state, "/w/ahead/b", "2", 0);
+  assert_true(support_events_wait(&events, WEFT_STORE_EVENT_PUT, 1));
+  assert_string_equal(support_events_get(&events, WEFT_STORE_EVENT_PUT, 0).key, "/w/ahead/b");
+  assert_int_equal(support_events_count(&events, WEFT_STORE_EVENT_RESET), 1);
+  assert_int_equal(support_events_count(&events, WEFT_STORE_EVENT_RESUMED), 0);
+  weft_store_list_free(list);
+  weft_store_watch_close(watch);
+  support_events_free(&events);
+}
+
 static void range_then_watch_misses_nothing(void **state) {
   struct support_events events;
   struct weft_store_list *list;
@@ -197,6 +217,7 @@ int suite_run_watch(void) {
       TEST(a_watch_from_now_sees_what_comes_and_nothing_before),
       TEST(a_watch_from_a_past_revision_replays_it),
       TEST(a_watch_from_a_negative_revision_is_refused),
+      TEST(a_watch_from_a_revision_to_come_is_reset),
       TEST(range_then_watch_misses_nothing),
       TEST(a_transaction_is_seen_whole_at_one_revision),
       TEST(large_revisions_are_replayed_whole),
