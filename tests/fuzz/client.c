@@ -30,11 +30,13 @@ static void read_list(const json_t *answer) {
   int64_t revision = 0;
   if (client_wire_revision(answer, &revision) == 0)
     FUZZ_CHECK(revision > 0);
-  if (client_wire_list(answer, 7, &list) != 0) {
+  if (client_wire_list(answer, prefix, true, 7, &list) != 0) {
     FUZZ_CHECK(fuzz_untouched(&list, FILL, sizeof list));
     return;
   }
   FUZZ_CHECK(list->revision == 7);
+  for (size_t i = 0; i < list->count; i++)
+    FUZZ_CHECK(strncmp(list->kvs[i]->key, prefix, sizeof prefix - 1) == 0);
   check_list(list);
   weft_store_list_free(list);
 }

@@ -47,7 +47,7 @@ static void check_range(const struct text *body) {
   struct weft_store_list *list;
   int64_t revision;
   FUZZ_CHECK(client_wire_revision(answer, &revision) == 0);
-  FUZZ_CHECK(client_wire_list(answer, revision, &list) == 0);
+  FUZZ_CHECK(client_wire_list(answer, "", true, revision, &list) == 0);
   for (size_t i = 0; i < list->count; i++) {
     const struct weft_store_kv *kv = list->kvs[i];
     FUZZ_CHECK(kv->create_revision > 0 && kv->create_revision <= kv->mod_revision && kv->mod_revision <= revision);

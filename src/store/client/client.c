@@ -57,7 +57,7 @@ static int client_range(weft_store_t *store, const char *key, bool prefix, uint3
     return err;
   err = client_wire_revision(answer, &revision);
   if (!err)
-    err = client_wire_list(answer, revision, out);
+    err = client_wire_list(answer, key, prefix, revision, out);
   return finish(store, err, answer);
 }
 

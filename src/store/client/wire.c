@@ -159,7 +159,16 @@ int client_wire_kv(const json_t *object, struct weft_store_list *list) {
   return err;
 }
 
-int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_list **out) {
+static int check_key(const struct weft_store_kv *kv, const char *wanted, bool prefix) {
+  size_t size = strlen(wanted);
+  if (kv->key_len >= size && memcmp(kv->key, wanted, size) == 0 && (prefix || kv->key_len == size))
+    return 0;
+  return fail(WEFT_ERR_PROTOCOL, "malformed answer: a key that %s \"%s\"", prefix ? "does not begin with" : "is not",
+              wanted);
+}
+
+int client_wire_list(const json_t *answer, const char *key, bool prefix, int64_t revision,
+                     struct weft_store_list **out) {
   struct weft_store_list *list = store_list_create();
   if (!list)
     return WEFT_ERR_NOMEM;
@@ -168,8 +177,11 @@ int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_l
   const json_t *kvs;
   int64_t total = 0;
   int err = client_json_array(answer, "kvs", &kvs);
-  for (size_t i = 0; !err && i < json_array_size(kvs); i++)
+  for (size_t i = 0; !err && i < json_array_size(kvs); i++) {
     err = client_wire_kv(json_array_get(kvs, i), list);
+    if (!err)
+      err = check_key(list->kvs[i], key, prefix);
+  }
   if (!err)
     err = client_json_int(answer, "count", &total);
   if (!err)
@@ -188,13 +200,14 @@ int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_l
 
 // A transaction's range holds at the revision in its own header, which is lower than the transaction's if writes
 // follow.
-static int read_range(const json_t *answer, int64_t revision, struct weft_store_list **range) {
+static int read_range(const json_t *answer, const struct weft_store_op *op, int64_t revision,
+                      struct weft_store_list **range) {
   if (json_object_get(answer, "header")) {
     int err = client_wire_revision(answer, &revision);
     if (err)
       return err;
   }
-  return client_wire_list(answer, revision, range);
+  return client_wire_list(answer, op->key, op->flags & WEFT_STORE_OP_PREFIX, revision, range);
 }
 
 static int read_response(const json_t *response, const struct weft_store_op *op, int64_t revision,
@@ -208,7 +221,7 @@ static int read_response(const json_t *response, const struct weft_store_op *op,
   if (!answer)
     return fail(WEFT_ERR_PROTOCOL, "malformed answer: a transaction's response is not a %s", names[op->kind]);
   if (op->kind == WEFT_STORE_RANGE)
-    return read_range(answer, revision, range);
+    return read_range(answer, op, revision, range);
   err = client_json_int(answer, "deleted", &count);
   if (!err && count < 0)
     err = fail(WEFT_ERR_PROTOCOL, "malformed answer: \"deleted\" is negative");

@@ -22,8 +22,10 @@ int client_wire_revision(const json_t *answer, int64_t *revision);
 // One key and its state, appended to `list`.
 int client_wire_kv(const json_t *object, struct weft_store_list *list);
 
-// The answer to a range. After a failure nothing is left to free.
-int client_wire_list(const json_t *answer, int64_t revision, struct weft_store_list **out);
+// The answer to a range of `key`, or of all keys that start with it. A server may lie: PROTOCOL if the answer has
+// another key. After a failure nothing is left to free.
+int client_wire_list(const json_t *answer, const char *key, bool prefix, int64_t revision,
+                     struct weft_store_list **out);
 
 // The answer to `txn`.
 int client_wire_txn_result(const json_t *answer, const struct weft_store_txn *txn, struct weft_store_txn_result **out);

@@ -90,6 +90,51 @@ static void answers_to_a_range_are_checked(void **state) {
   }
 }
 
+// A store that lies must not bring keys of others into a prefix.
+static void an_answer_has_only_keys_that_were_asked_for(void **state) {
+  (void)state;
+  static const char answer[] =
+      HTTP("200 OK",
+           "{" HEADER ",\"kvs\":[{\"key\":\"YQ==\",\"mod_revision\":\"3\"},{\"key\":\"YWE=\",\"mod_revision\":\"4\"}],"
+           "\"count\":\"2\"}"); // "a" and "aa"
+  static const char in_transaction[] =
+      HTTP("200 OK", "{" HEADER ",\"succeeded\":true,\"responses\":[{\"response_range\":{\"kvs\":[{\"key\":\"YWE=\","
+                     "\"mod_revision\":\"3\"}],\"count\":\"1\"}}]}"); // "aa"
+  static const struct {
+    const char *key;
+    bool prefix, transaction;
+    int err;
+  } cases[] = {{"", true, false, 0},
+               {"a", true, false, 0},
+               {"a", false, false, WEFT_ERR_PROTOCOL},
+               {"aa", true, false, WEFT_ERR_PROTOCOL},
+               {"b", true, false, WEFT_ERR_PROTOCOL},
+               {"a", true, true, 0},
+               {"aa", false, true, 0},
+               {"a", false, true, WEFT_ERR_PROTOCOL},
+               {"ab", true, true, WEFT_ERR_PROTOCOL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct scripted server;
+    struct weft_store_list *list = NULL;
+    struct weft_store_txn_result *result = NULL;
+    struct weft_store_op op = {
+        .kind = WEFT_STORE_RANGE, .key = cases[i].key, .flags = cases[i].prefix ? WEFT_STORE_OP_PREFIX : 0};
+    struct weft_store_txn txn = WEFT_STORE_TXN_INIT;
+    txn.success = &op;
+    txn.num_success = 1;
+    scripted_start(&server, &(struct scripted_answer){.text = cases[i].transaction ? in_transaction : answer}, 1);
+    weft_store_t *store = open_on(server.url);
+    int err = cases[i].transaction ? weft_store_txn_commit(store, &txn, &result)
+                                   : weft_store_range(store, cases[i].key, cases[i].prefix, 0, &list);
+    if (err != cases[i].err || (err && !strstr(weft_last_error(), cases[i].key)))
+      fail_msg("case %zu: %s: %s", i, weft_err_name(err), weft_last_error());
+    weft_store_list_free(list);
+    weft_store_txn_result_free(result);
+    weft_store_close(store);
+    scripted_stop(&server);
+  }
+}
+
 // The member has not begun with the request, so that another one may get it, even if it modifies.
 static void a_put_goes_on_to_the_next_member_if_this_one_refuses_it(void **state) {
   (void)state;
@@ -220,6 +265,7 @@ static void bad_options_are_refused_with_what_would_be_right(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(answers_to_a_range_are_checked),
+      cmocka_unit_test(an_answer_has_only_keys_that_were_asked_for),
       cmocka_unit_test(a_put_goes_on_to_the_next_member_if_this_one_refuses_it),
       cmocka_unit_test(an_answer_without_end_is_cut_off),
       cmocka_unit_test(broken_messages_of_a_watch_do_no_harm),
