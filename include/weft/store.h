@@ -74,7 +74,9 @@ struct weft_store_options {
   const char *key_file;  /**< client key (PEM); default: none */
   const char *user;      /**< etcd user, together with `password`, not with `token`; default: none. The client gets
                               etcd's token from /v3/auth/authenticate, and gets a new one when it has expired */
-  const char *password;  /**< etcd password; default: none */
+  const char *password;  /**< etcd password; default: none. Other hosts can read it on the way to an http:// endpoint:
+                              weft_store_open() then writes a warning to standard error, once in a process, unless the
+                              endpoint is at a loopback address */
   /** Token of an embedded server: printable ASCII without blanks, at most 4,095 bytes; default: none. The client sends
    *  it over TLS only, after it has accepted the server's certificate. To an http:// endpoint at a loopback address the
    *  client sends no token, because any user of the host may listen there; with another http:// endpoint

@@ -2,6 +2,7 @@
 #include "store/client/client.h"
 
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/sized.h"
 #include "store/purpose.h"
 #include <arpa/inet.h>
@@ -150,6 +151,20 @@ static int set_pin(struct client *client) {
   return err;
 }
 
+// Unlike a token, which only Weft's own servers know, a password also works for an etcd without TLS. So it is sent, but
+// not silently. One warning suffices for all clients of a process.
+static void warn_of_readable_password(const struct client *client) {
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
+  for (size_t i = 0; client->password && i < client->num_endpoints; i++) {
+    const char *endpoint = client->endpoints[i];
+    if (is_tls(endpoint) || is_loopback(endpoint) || atomic_flag_test_and_set(&warned))
+      continue;
+    log_warn("store %s: user and password are sent over http://, where others on the network can read them: give an "
+             "https:// URL if the etcd has TLS",
+             endpoint);
+  }
+}
+
 int client_options_set(struct client *client, const struct weft_store_options *given) {
   struct weft_store_options copy;
   const struct weft_store_options *options = SIZED_READ(given, &copy, request_timeout_ms, "the store's options");
@@ -171,6 +186,7 @@ int client_options_set(struct client *client, const struct weft_store_options *g
     err = set_pin(client);
   if (err)
     return err;
+  warn_of_readable_password(client);
   client->request_timeout_ms = options->request_timeout_ms ? options->request_timeout_ms : DEFAULT_REQUEST_MS;
   client->connect_timeout_ms = options->connect_timeout_ms ? options->connect_timeout_ms
                                : client->num_endpoints > 1 ? DEFAULT_CONNECT_MS

@@ -1,11 +1,14 @@
 // How the client handles malformed answers of a server: each is refused with an error that names the fault, and none
 // does harm. The server is a socket that sends what the test wants.
+#include "base/log.h"
 #include "base/random.h"
 #include "conformance/suite.h"
 #include "store/client/stream.h"
 #include "store/support/scripted.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static weft_store_t *open_on(const char *url) {
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
@@ -262,6 +265,45 @@ static void bad_options_are_refused_with_what_would_be_right(void **state) {
   assert_fails(WEFT_ERR_INVALID, weft_store_open(&store, &(struct weft_store_options){.endpoints = "http://a:1"}));
 }
 
+// What opening a client of this endpoint writes to standard error.
+static void read_warning(const char *endpoints, const char *user, const char *password, char *out, size_t size) {
+  struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
+  weft_store_t *store = NULL;
+  int ends[2], kept = dup(STDERR_FILENO);
+  options.endpoints = endpoints;
+  options.user = user;
+  options.password = password;
+  assert_true(kept >= 0 && pipe2(ends, O_CLOEXEC) == 0);
+  assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  close(ends[1]);
+  int err = weft_store_open(&store, &options);
+  assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
+  close(kept);
+  ssize_t got = read(ends[0], out, size - 1);
+  out[got > 0 ? got : 0] = '\0';
+  close(ends[0]);
+  assert_int_equal(err, 0);
+  weft_store_close(store);
+}
+
+static void a_password_that_others_can_read_is_warned_of_once(void **state) {
+  (void)state;
+  static const char far[] = "https://etcd-0.example:2379,http://etcd-1.example:2379";
+  char said[512];
+  log_set_level(LOG_LEVEL_WARN); // whatever the environment says
+  read_warning("https://etcd-0.example:2379", "me", "secret", said, sizeof said);
+  assert_string_equal(said, "");
+  read_warning("http://127.0.0.1:2379,http://localhost:2379,http://[::1]:2379", "me", "secret", said, sizeof said);
+  assert_string_equal(said, "");
+  read_warning(far, NULL, NULL, said, sizeof said);
+  assert_string_equal(said, "");
+  read_warning(far, "me", "secret", said, sizeof said);
+  assert_non_null(strstr(said, "weft[warn] store http://etcd-1.example:2379: user and password"));
+  assert_null(strstr(said, "secret"));
+  read_warning(far, "me", "secret", said, sizeof said);
+  assert_string_equal(said, "");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(answers_to_a_range_are_checked),
@@ -271,6 +313,7 @@ int main(void) {
       cmocka_unit_test(broken_messages_of_a_watch_do_no_harm),
       cmocka_unit_test(an_error_in_a_watch_is_told_in_its_own_words),
       cmocka_unit_test(bad_options_are_refused_with_what_would_be_right),
+      cmocka_unit_test(a_password_that_others_can_read_is_warned_of_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
