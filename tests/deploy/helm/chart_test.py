@@ -401,6 +401,23 @@ def what_kubernetes_takes_is_taken_as_it_stands():
     assert option(container(master)["command"], "--num-tokens") == "0"
 
 
+def a_queue_has_the_jobs_of_a_test_too():
+    """A cluster that admits Jobs only by Kueue would never start one without a queue."""
+    for values in ({"kueue": {"queue": "q", "priorityClass": "p"}}, {"kueue": {"queue": "q"}, "job": "store"}):
+        documents = render(values=values)
+        assert of_kind(documents, "Job", "test"), values
+        for job in of_kind(documents, "Job"):
+            assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q", job["metadata"]
+    assert not any("kueue" in str(job) for job in of_kind(render(), "Job"))
+
+
+def a_network_policy_lets_pods_reach_dns():
+    """Also on OpenShift, whose DNS pods listen at 5353 behind port 53 of their Service."""
+    [policy] = of_kind(render(values={"networkPolicy": {"enabled": True}}), "NetworkPolicy")
+    open_to_all = [rule["ports"] for rule in policy["spec"]["egress"] if "to" not in rule]
+    assert open_to_all == [[{"port": port, "protocol": protocol} for port in (53, 5353) for protocol in ("UDP", "TCP")]]
+
+
 def a_test_that_passed_leaves_nothing():
     """Hooks are no part of a release: `helm uninstall` does not remove them."""
     hooks = [d for d in render() if "helm.sh/hook" in d["metadata"].get("annotations", {})]
@@ -601,6 +618,7 @@ main({test.__name__: test for test in (
     an_upgrade_that_changes_the_members_of_an_etcd_is_refused, test_pods_have_the_labels_that_pods_are_given,
     a_chart_of_any_version_has_labels_that_are_taken,
     the_master_of_p2p_waits_for_each_worker, what_kubernetes_takes_is_taken_as_it_stands,
+    a_queue_has_the_jobs_of_a_test_too, a_network_policy_lets_pods_reach_dns,
     a_test_that_passed_leaves_nothing, an_etcd_by_tls_is_checked_by_its_secret,
     pods_listen_where_their_addresses_are, a_release_s_name_may_have_dots,
     names_that_look_like_numbers_stay_names, a_long_name_is_cut_where_names_may_end, large_numbers_stay_numbers,
