@@ -61,8 +61,10 @@ static int listen_on(const struct addrinfo *address, const char *text, int *out)
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return fail_errno(errno, "no socket for %s", text);
-  int on = 1;
+  int on = 1, off = 0;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address->ai_family == AF_INET6) // "[::]" is all addresses, whatever net.ipv6.bindv6only says
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
     *out = fd;
     return 0;
