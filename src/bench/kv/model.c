@@ -123,7 +123,9 @@ static uint32_t usual_pattern(const char *model_type) {
 // (Qwen).
 static int take_pattern(struct kv_model *model, const json_t *config) {
   uint32_t first = 0, pattern = 0;
-  int rc = take(config, "max_window_layers", KV_MAX_LAYERS, true, &first);
+  const json_t *given = json_object_get(config, "max_window_layers");
+  bool none = json_is_integer(given) && json_integer_value(given) == 0; // no layer is without the window
+  int rc = none ? 0 : take(config, "max_window_layers", KV_MAX_LAYERS, true, &first);
   if (rc == 0)
     rc = take(config, "sliding_window_pattern", KV_MAX_LAYERS, true, &pattern);
   pattern = pattern ? pattern : usual_pattern(model->name);

@@ -216,7 +216,7 @@ static void a_config_is_read(void **state) {
   assert_int_equal(model.window, 0);
 }
 
-// As transformers counts them: of every so many layers the last one has full attention.
+// As transformers counts them: of every so many layers the last one has full attention; or the first max_window_layers.
 static void a_pattern_says_which_layers_slide(void **state) {
   (void)state;
   static const struct {
@@ -227,7 +227,8 @@ static void a_pattern_says_which_layers_slide(void **state) {
                  {"\"model_type\": \"gemma3_text\"", 10, 5},
                  {"\"model_type\": \"cohere2\"", 9, 3},
                  {"\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 3", 8, 2},
-                 {"\"sliding_window_pattern\": 1", 0, 0}};
+                 {"\"sliding_window_pattern\": 1", 0, 0},
+                 {"\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"max_window_layers\": 0", 12, 12}};
   for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
     struct kv_model model;
     char text[256];
