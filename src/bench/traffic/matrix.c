@@ -94,8 +94,10 @@ static int take_cell(struct reader *reader, const char *word, size_t size, uint3
     return refuse_size(reader, word, size);
   uint32_t most = reader->workers ? reader->workers : TRAFFIC_MAX_RANKS;
   if (column >= most)
-    return complain(reader, word, "a column is for worker %u, but there are only %u workers, counted from 0", column,
-                    most);
+    return complain(reader, word,
+                    most == 1 ? "a column is for worker %u, but there is only %u worker, counted from 0"
+                              : "a column is for worker %u, but there are only %u workers, counted from 0",
+                    column, most);
   if (reader->rows > 0 && column >= reader->columns)
     return complain(reader, word, "column %u of a matrix with %u: each row has as many columns as there are rows",
                     column + 1, reader->columns);

@@ -213,7 +213,7 @@ static void a_list_for_more_workers_than_there_are(void **state) {
   char source[512];
   snprintf(source, sizeof source, "%s/p.yaml", (char *)*state);
   assert_refused(traffic_yaml_parse(&plan, text, strlen(text), source, 1), WEFT_ERR_INVALID,
-                 "0.txt:1:3: a column is for worker 1, but there are only 1 workers");
+                 "0.txt:1:3: a column is for worker 1, but there is only 1 worker, counted from 0");
 }
 #endif
 
