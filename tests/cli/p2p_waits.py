@@ -44,6 +44,14 @@ class Listening(tool.ToolTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"(?m)^listening at ::, port 5555 \(every address of this host\)$")
 
+    def test_on_a_host_whose_loopback_is_down(self):
+        result = subprocess.run(["unshare", "--map-root-user", "--net", tool.WEFT, "p2p"], text=True,
+                                env=tool.environment(**TOKEN), capture_output=True, timeout=tool.TIMEOUT_S)
+        if result.stderr.startswith("unshare:"):
+            self.skipTest(f"no network of its own: {result.stderr.strip()}")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("the loopback interface lo is down: run 'ip link set dev lo up'", result.stderr)
+
     def test_two_places_contradict_each_other(self):
         self.refused(2, "--ip 127.0.0.1 and --listen 127.0.0.2", "p2p", "--mode", "target", "--ip", "127.0.0.1",
                      "--listen", "127.0.0.2")

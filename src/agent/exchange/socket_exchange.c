@@ -127,6 +127,13 @@ void socket_exchange_close(struct agent_services *services) {
 
 // --- the caller ---
 
+static int fail_connect(const struct sockaddr *to, int error) {
+  const struct sockaddr_in *v4 = (const struct sockaddr_in *)to;
+  bool down = error == ENETUNREACH && to->sa_family == AF_INET && ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+  return fail(WEFT_ERR_UNREACHABLE, "%s%s", strerror(error),
+              down ? ", since the loopback interface lo is down: run 'ip link set dev lo up'" : "");
+}
+
 static int dial(struct agent_services *services, const struct addrinfo *address, struct agent_connection **connection) {
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0 && errno == EAFNOSUPPORT) // a system without IPv6; the name may have another address
@@ -137,7 +144,7 @@ static int dial(struct agent_services *services, const struct addrinfo *address,
   if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS) {
     int error = errno;
     close(fd);
-    return fail(WEFT_ERR_UNREACHABLE, "%s", strerror(error));
+    return fail_connect(address->ai_addr, error);
   }
   int done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (done < 0) {
