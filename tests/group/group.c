@@ -217,6 +217,42 @@ static void waits_that_time_out_name_who_is_missing(void **state) {
   member_close(&first);
 }
 
+// What a call wanted ends with it: nobody is added or removed later.
+static void calls_that_time_out_change_no_view(void **state) {
+  (void)state;
+  struct test_member members[3];
+  const uint64_t passed_ns = 1;
+  const int32_t leaver = 1;
+  members_found(members, stores, 2, TTL_S);
+  member_open(&members[2], store, 2, 0, TTL_S);
+  const struct group_view *base = group_view(members[2].group);
+  assert_int_equal(group_join(members[2].group, base, passed_ns), WEFT_ERR_TIMEOUT);
+  assert_int_equal(group_wait_view(members[0].group, base->epoch + 1, clock_deadline_ms(50)), WEFT_ERR_TIMEOUT);
+  assert_int_equal(group_remove(members[0].group, &leaver, 1, passed_ns), WEFT_ERR_TIMEOUT);
+  assert_int_equal(group_wait_view(members[0].group, base->epoch + 1, clock_deadline_ms(50)), WEFT_ERR_TIMEOUT);
+  assert_int_equal(member_join(&members[2]), 0);
+  expect_view(&members[0], base->epoch + 1, 3);
+  group_view_unref(base);
+  close_all(members, 3);
+}
+
+static void arguments_of_waits_are_checked(void **state) {
+  (void)state;
+  struct test_member members[1];
+  const int32_t beyond = 64, negative = -1;
+  char name[129];
+  members_found(members, stores, 1, TTL_S);
+  struct group *group = members[0].group;
+  assert_int_equal(group_wait_ranks(group, &beyond, 1, member_deadline()), WEFT_ERR_INVALID);
+  assert_int_equal(group_remove(group, &negative, 1, member_deadline()), WEFT_ERR_INVALID);
+  memset(name, 'n', sizeof name);
+  name[128] = '\0';
+  assert_int_equal(group_barrier(group, name, member_deadline()), WEFT_ERR_INVALID);
+  name[127] = '\0';
+  assert_int_equal(group_barrier(group, name, member_deadline()), 0);
+  close_all(members, 1);
+}
+
 static void *barrier_thread(void *arg) {
   struct caller *caller = arg;
   caller->err = group_barrier(caller->member->group, caller->barrier, member_deadline());
@@ -349,6 +385,8 @@ int main(void) {
       ON_A_STORE(two_suspects_and_a_joiner_at_once),
       ON_A_STORE(sixty_four_threads_claim_any_rank),
       ON_A_STORE(waits_that_time_out_name_who_is_missing),
+      ON_A_STORE(calls_that_time_out_change_no_view),
+      ON_A_STORE(arguments_of_waits_are_checked),
       ON_A_STORE(barriers_meet_again_and_again),
       ON_A_STORE(barrier_names_the_missing_and_goes_on_without_the_dead),
       ON_A_STORE(a_second_change_at_once_is_refused),
