@@ -193,10 +193,8 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   if (recv && (recv->told || recv->lost))
     notify(ep, op, recv, rows, needed, mark);
   received(ep, op, recv && recv->rows_at);
-  if (recv) {
+  if (recv)
     op->layout = recv->layout == WEFT_EP_RANK_MAJOR ? WEFT_EP_RANK_MAJOR : WEFT_EP_PER_EXPERT;
-    op->recv_rows = recv->rows;
-  }
   op->state = EP_OP_RECEIVED;
   op->outcome = (struct ep_outcome){.received = true,
                                     .members = op->num_members,
@@ -208,7 +206,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   ep->stats.dispatch_logical_bytes +=
       ep_logical_bytes(op->form.value_bytes + op->form.scale_bytes, op->logical_selections);
   if (op->route)
-    ep_kept_received(ep, op, recv);
+    ep_kept_received(ep, op);
   if (info)
     ep_fill_info(op, info);
   return 0;

@@ -50,8 +50,7 @@ struct ep_kept {
   // The rows that this rank received.
   uint32_t num_sources;
   struct ep_kept_source *sources; // [num_sources] by rank, this rank among them
-  enum weft_ep_layout form;       // of the receive that filled it,
-  uint32_t recv_rows;             // and its weft_ep_recv_args.rows
+  enum weft_ep_layout form;       // of the receive that filled it
   uint32_t rows_expected;         // according to the sources, as far as there is room
   uint32_t num_rows;              // rows that arrived, including those that had no room
   uint32_t packed_rows;

@@ -265,7 +265,7 @@ static void drop_refused(struct ep_op *op) {
 }
 
 // Completes the route: with the rows that arrived, and with the ranks to which this rank has really sent.
-static void end_fill(struct ep_op *op, const struct weft_ep_recv_args *recv) {
+static void end_fill(struct ep_op *op) {
   struct ep_kept *kept = op->route->kept;
   ep_kept_clear_sent(kept);
   note_ways(op, kept);
@@ -277,7 +277,6 @@ static void end_fill(struct ep_op *op, const struct weft_ep_recv_args *recv) {
   }
   kept->epoch = op->view->epoch;
   kept->form = op->layout;
-  kept->recv_rows = recv->rows;
   ep_kept_end_rows(kept);
 }
 
@@ -285,7 +284,6 @@ static void end_fill(struct ep_op *op, const struct weft_ep_recv_args *recv) {
 static void load(weft_ep_t *ep, struct ep_op *op) {
   const struct ep_kept *kept = op->route->kept;
   op->layout = kept->form;
-  op->recv_rows = kept->recv_rows;
   take_over(op);
   ep_route(ep, op);
   for (uint32_t i = 0; i < op->num_members; i++) {
@@ -297,9 +295,9 @@ static void load(weft_ep_t *ep, struct ep_op *op) {
   }
 }
 
-void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv) {
+void ep_kept_received(weft_ep_t *ep, struct ep_op *op) {
   if (op->fills)
-    end_fill(op, recv);
+    end_fill(op);
   if (op->kind == EP_KIND_COMBINE)
     load(ep, op);
   for (uint32_t i = 0; op->kind == EP_KIND_DISPATCH && i < op->num_members; i++)

@@ -38,6 +38,6 @@ void ep_kept_lay_lost(weft_ep_t *ep, struct ep_op *op, uint32_t index, uint32_t 
 void ep_kept_lay_absent(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
 // The operation was received, and its layout is known: completes the route that it fills, or reads from the route that
 // it uses what the combine needs. Then releases the route.
-void ep_kept_received(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+void ep_kept_received(weft_ep_t *ep, struct ep_op *op);
 
 #endif
