@@ -342,6 +342,41 @@ static void late_weights(void **state) {
   weft_ep_route_free(route);
 }
 
+// RANK_MAJOR without weights: the caller has weighted its rows, so no combine takes weights.
+static void a_rank_major_route_without_weights(void **state) {
+  (void)state;
+  weft_ep_route_t *route = make((struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT);
+  struct weft_ep_dispatch_args args = good_dispatch(route);
+  struct weft_ep_recv_args recv = alone_recv();
+  struct weft_ep_combine_args combine = alone_combine();
+  uint64_t op;
+  args.topk_weights = NULL;
+  recv.layout = WEFT_EP_RANK_MAJOR;
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+  assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
+  combine.topk_weights = alone_weights;
+  assert_says(weft_ep_combine_route(ep, route, &combine, NULL, &op), WEFT_ERR_INVALID, "RANK_MAJOR");
+  weft_ep_route_free(route);
+}
+
+// A rank that neither sends nor receives takes part in a combine with whatever the others give, and without buffers.
+static void a_route_without_tokens_needs_no_buffers(void **state) {
+  (void)state;
+  weft_ep_route_t *route = make((struct weft_ep_route_options)WEFT_EP_ROUTE_OPTIONS_INIT);
+  struct weft_ep_dispatch_args args = good_dispatch(route);
+  struct weft_ep_recv_args recv = alone_recv();
+  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+  uint64_t op;
+  args.num_tokens = 0;
+  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+  assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
+  combine.topk_weights = alone_weights;
+  assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
+  weft_ep_route_free(route);
+}
+
 static void routes_of_others(void **state) {
   (void)state;
   weft_ep_t *other = open_in("/other/");
@@ -441,6 +476,8 @@ int main(void) {
       cmocka_unit_test(a_route_with_room_for_just_the_rows_has_them_all),
       cmocka_unit_test(what_a_combine_by_a_route_must_not_say),
       cmocka_unit_test(late_weights),
+      cmocka_unit_test(a_rank_major_route_without_weights),
+      cmocka_unit_test(a_route_without_tokens_needs_no_buffers),
       cmocka_unit_test(routes_of_others),
       cmocka_unit_test(plans),
       cmocka_unit_test(a_forked_child_has_no_route),

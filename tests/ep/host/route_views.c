@@ -169,6 +169,33 @@ static bool check_missing(struct actor *actor, bool absent) {
   return true;
 }
 
+// The arrays of the route say what the receive that filled it said, also of rows that were lost.
+static bool check_arrays(struct actor *actor) {
+  struct rank *rank = actor->rank;
+  const struct brought *first = &actor->first;
+  struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
+  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
+  int32_t expert_rows[EXPERTS];
+  info.expert_rows = expert_rows;
+  info.expert_cap = EXPERTS;
+  if (weft_ep_route_get_arrays(actor->route, &arrays) != 0 || weft_ep_route_await(actor->route, &info, 0) != 0)
+    return rank_fail(rank, "the route: %s", weft_last_error());
+  if (info.num_lost != first->info.num_lost)
+    return rank_fail(rank, "the route lacks %u ranks, and the receive %u", info.num_lost, first->info.num_lost);
+  if (memcmp(expert_rows, first->counts, sizeof expert_rows) != 0)
+    return rank_fail(rank, "the experts of the route have other rows");
+  size_t rows = info.num_rows;
+  if (actor->way.layout == WEFT_EP_RANK_MAJOR &&
+      (rows != first->info.num_rows || memcmp(arrays.src_rank, first->src_rank, rows * sizeof(int32_t)) != 0 ||
+       memcmp(arrays.src_token, first->src_token, rows * sizeof(int32_t)) != 0))
+    return rank_fail(rank, "the rows of the route come from other tokens");
+  if (actor->way.layout == WEFT_EP_PACKED &&
+      (memcmp(arrays.slot, first->slot, rows * TOPK * sizeof(int32_t)) != 0 ||
+       memcmp(arrays.expert_end, first->expert_end, EXPERTS * sizeof(int32_t)) != 0))
+    return rank_fail(rank, "the slots of the route are not those of the receive");
+  return true;
+}
+
 // --- scenarios ---
 
 // Goes by the route until an operation without the last rank has ended AFTER times; each operation has to be whole, or
@@ -231,7 +258,7 @@ static void die(void *arg, uint32_t rows_written, uint32_t peers_done) {
 
 static void die_early(void *arg, uint32_t rows_written, uint32_t peers_done) {
   (void)arg, (void)peers_done;
-  if (rows_written == 7)
+  if (rows_written == 11)
     kill(getpid(), SIGKILL);
 }
 
@@ -263,9 +290,13 @@ static bool act(struct rank *rank, void *arg) {
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while (atomic_load(&scenario->board->founded) < RANKS && !clock_passed(deadline))
     sched_yield();
-  if (rank->index == LAST && scenario->ending == DIES_IN_FILL)
-    ep_fault_set(rank->ep, die_early, NULL);
-  bool good = !rank->error[0] && fill(&actor) && end_well(&actor);
+  bool good = !rank->error[0] && fill(&actor) && check_arrays(&actor);
+  if (good && scenario->ending == DIES_IN_FILL) {
+    if (rank->index == LAST)
+      ep_fault_set(rank->ep, die_early, NULL);
+    good = fill(&actor) && check_arrays(&actor); // nothing of the first time remains
+  }
+  good = good && end_well(&actor);
   actor_free(&actor);
   return good;
 }
@@ -310,6 +341,7 @@ static void a_rank_dies_in_the_dispatch_that_fills(void **state) {
   run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR});
   run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_PER_EXPERT});
   run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_RANK_MAJOR, .by_combine = true});
+  run_scenario((struct scenario){.ending = DIES_IN_FILL, .layout = WEFT_EP_PACKED, .by_combine = true});
 }
 
 static void a_rank_dies_before_its_combine(void **state) {
