@@ -37,13 +37,6 @@ set(test_flags SERIAL VALGRIND)
 set(test_values TIMEOUT COST PROVES)
 set(test_lists SOURCES LAYERS LIBS COMMAND LABELS ENVIRONMENT)
 
-# lld links the hundreds of programs of the tests in a third of the time. What users get is linked by their own linker.
-find_program(LLD ld.lld)
-set(weft_test_linker "")
-if(LLD AND CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-  set(weft_test_linker -fuse-ld=lld)
-endif()
-
 # weft_test(NAME PROVES sentence SOURCES file... LAYERS layer... [LIBS target...] [TIMEOUT seconds] [LABELS label...]
 #           [COST number] [SERIAL] [VALGRIND] [ENVIRONMENT VAR=value...])
 # One cmocka program, run by ctest as NAME. Exit status 77 means skipped. PROVES is one sentence that says what the test
@@ -53,7 +46,6 @@ function(weft_test name)
   cmake_parse_arguments(ARG "${test_flags}" "${test_values}" "${test_lists}" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE weft_flags PkgConfig::CMOCKA ${ARG_LIBS})
-  target_link_options(test_${name} PRIVATE ${weft_test_linker})
   foreach(layer ${ARG_LAYERS})
     target_link_libraries(test_${name} PRIVATE weft_${layer})
   endforeach()

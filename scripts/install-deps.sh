@@ -51,9 +51,8 @@ command valgrind            valgrind
 command ip                  iproute2
 file /usr/sbin/nft          nftables
 "
-# Optional packages of the tests: tests that need a missing one are skipped; without lld the tests link slowly.
+# Optional packages of the tests: tests that need a missing one are skipped.
 test_wanted="
-command ld.lld              lld
 command doxygen             doxygen
 command abidiff             abigail-tools
 command chromium            chromium
