@@ -129,6 +129,8 @@ static int fail_odd(weft_ep_t *ep, const struct ep_op *op) {
 
 // One buffer cannot hold rows of two types: ends the operation. The other ranks see the same, and end it too.
 static int end_odd(weft_ep_t *ep, struct ep_op *op) {
+  if (!ep_flow_headers(ep, op))
+    return ep_canceled("dispatch_recv");
   int rc = fail_odd(ep, op);
   received(ep, op, false);
   ep_op_end(ep, op);

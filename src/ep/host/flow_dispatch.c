@@ -176,6 +176,24 @@ bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv
   return going;
 }
 
+static bool awaits_taking(weft_ep_t *ep, const struct ep_op *op, uint32_t index) {
+  return ep_once_awaits(ep, op, &op->members[index]);
+}
+
+bool ep_flow_headers(weft_ep_t *ep, struct ep_op *op) {
+  struct ep_pause pause = {0};
+  bool going = true;
+  ep_flow_begin(op);
+  while (going && !ep_once_headers_are_over(op)) {
+    if (ep_once_send_headers(ep, op))
+      ep_flow_wait_end(ep, op, &pause);
+    else
+      going = ep_flow_wait(ep, op, &pause, awaits_taking, "what was sent to it did not arrive by the deadline");
+  }
+  ep_flow_wait_end(ep, op, &pause);
+  return going;
+}
+
 // Whether the member's rows arrive in more than one piece.
 static bool has_several(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member) {
   return member->once_in ? next_piece(ep, op, member).count < member->rows_in

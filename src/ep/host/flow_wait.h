@@ -30,6 +30,9 @@ bool ep_flow_send(weft_ep_t *ep, struct ep_op *op);
 // All headers have arrived, and members were added to the places: lays out all rows, and sends the remaining ones.
 // False: interrupted; it continues when it is called again.
 bool ep_flow_dispatch(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *recv);
+// The operation ends without its rows, as all ranks find out from its headers: sends those that are not yet on their
+// way. False: as above.
+bool ep_flow_headers(weft_ep_t *ep, struct ep_op *op);
 // LIMIT: a window cannot hold all rows of its member at once.
 int ep_flow_check_in_place(const weft_ep_t *ep, const struct ep_op *op);
 

@@ -302,7 +302,32 @@ bool ep_once_send(weft_ep_t *ep, struct ep_op *op) {
   return news;
 }
 
+// The first piece brings the header.
+static bool lacks_header(const struct ep_op *op, uint32_t group) {
+  bool lacks = false;
+  for (uint32_t i = 0; i < op->num_members; i++)
+    lacks |= is_there(&op->members[i], group) && op->members[i].pieces_out == 0;
+  return lacks;
+}
+
+bool ep_once_send_headers(weft_ep_t *ep, struct ep_op *op) {
+  bool news = false;
+  for (uint32_t group = 1; group <= op->num_groups; group++)
+    if (op->groups[group - 1].under_way)
+      news |= end_piece(ep, op, group);
+    else if (lacks_header(op, group))
+      news |= begin_piece(ep, op, group);
+  return news;
+}
+
 // --- waiting ---
+
+bool ep_once_headers_are_over(const struct ep_op *op) {
+  for (uint32_t group = 1; group <= op->num_groups; group++)
+    if (op->groups[group - 1].under_way || lacks_header(op, group))
+      return false;
+  return true;
+}
 
 static bool group_is_over(const struct ep_op *op, uint32_t group) {
   bool over = !op->groups[group - 1].under_way;

@@ -16,6 +16,11 @@ bool ep_once_send(weft_ep_t *ep, struct ep_op *op);
 bool ep_once_awaits(const weft_ep_t *ep, const struct ep_op *op, const struct ep_member *member);
 // Whether everything for groups has been published.
 bool ep_once_is_over(const struct ep_op *op);
+// For an operation that ends before its rows are sent: sends the first piece of each group, which brings the header,
+// and ends what is under way. True: there was some progress.
+bool ep_once_send_headers(weft_ep_t *ep, struct ep_op *op);
+// Whether that is done.
+bool ep_once_headers_are_over(const struct ep_op *op);
 // Whether the slot of that piece of the link may be overwritten: all living ranks that share rows in the slot have
 // taken what was sent to them with it. The link's own reader has taken it already.
 bool ep_once_is_read(const weft_ep_t *ep, const struct ep_op *op, const struct ep_link *link, uint64_t number);
