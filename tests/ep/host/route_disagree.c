@@ -18,6 +18,25 @@
 // What rank 1 does while the others dispatch by the route of operation n.
 enum deviation { OTHER_ROUTE, NO_ROUTE, COMBINES, DEVIATIONS };
 
+// An operation that ends with an error leaves the plan that it should have filled: the call can be repeated.
+static bool fill_again(struct rank *rank, const struct draw *draw, const struct route_way *way,
+                       weft_ep_route_t **routes, const struct brought *first, struct brought *second) {
+  struct weft_ep_dispatch_args fill = way_dispatch(rank, draw, way, rank->x), kept = fill;
+  uint64_t op;
+  fill.route = routes[1];
+  fill.flags |= WEFT_EP_DISPATCH_CHECK_ROUTE;
+  kept.route = routes[0];
+  kept.topk_idx = NULL;
+  kept.topk_weights = NULL;
+  if (weft_ep_route_plan(routes[1], draw->topk_idx[rank->index], draw->tokens[rank->index], NULL) != 0)
+    return rank_fail(rank, "route_plan: %s", weft_last_error());
+  way_recv(rank, way, second);
+  int rc = weft_ep_dispatch(rank->ep, rank->index == 1 ? &kept : &fill, &second->recv, NULL, &op);
+  if (rc != WEFT_ERR_PROTOCOL)
+    return rank_fail(rank, "some fill and one does not: %s: %s", weft_err_name(rc), weft_last_error());
+  return way_run(rank, draw, way, &fill, 4, second) && brought_equal(rank, first, second, "filled again");
+}
+
 static void deviate(struct rank *rank, void *arg) {
   (void)arg;
   struct draw draw = {.seed = 2, .count = RANKS, .topk = TOPK, .even = true};
@@ -56,6 +75,7 @@ static void deviate(struct rank *rank, void *arg) {
     kept.route = routes[0];
     good = good && way_run(rank, &draw, &way, &kept, 4, &second) && brought_equal(rank, &first, &second, "afterwards");
   }
+  good = good && fill_again(rank, &draw, &way, routes, &first, &second);
   // A barrier among them says so, and the others go on without its rows.
   if (good && rank->index == 1) {
     int rc = weft_ep_barrier(rank->ep);
