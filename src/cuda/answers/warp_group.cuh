@@ -28,21 +28,41 @@ struct warp_group {
 
 // Finds a role's jobs, one after the other, each while the consumers do the previous one. ROLE has find(job),
 // finished(job, whether there are more), flush(), end() and `channel`. When this warp publishes after a barrier, this
-// covers the consumers' stores. [producer]
+// covers the consumers' stores.
+//
+// If a job does not come soon, an empty one takes its place, so that the previous job is finished: the rows of that one
+// are published, or get their credit. Other ranks may wait for that before they do what the next job waits for.
+// [producer]
 template <typename ROLE>
 __device__ __forceinline__ void run_producer(ROLE &role, const warp_group &group, uint32_t barrier) {
+  enum : uint32_t { SOON = 16 }; // looks; about as long as consumers need for a job
   mover_job *jobs = role.channel.memory.jobs;
+  channel_wait wait;
+  uint32_t looks = 0;
+  bool works = false; // the consumers do the previous job
 #pragma unroll 1
-  for (uint32_t i = 0;; i++) {
+  for (uint32_t i = 0;;) {
     mover_job &job = jobs[i % 2];
-    bool here = await_job(role, job);
-    if (!here && threadIdx.x % WARP == 0)
-      job.outputs = CUDA_WAY_NONE;
+    found_job found = role.find(job);
+    __syncwarp();
+    if (found == JOB_WAITS && (!works || looks < SOON)) {
+      if (looks++ == 0) {
+        role.flush();
+        wait = channel_wait();
+      }
+      wait.step(role.channel);
+      continue;
+    }
+    if (found != JOB_READY && threadIdx.x % WARP == 0)
+      job.outputs = found == JOB_WAITS ? 0 : CUDA_WAY_NONE;
     group.sync(barrier); // this job is complete, and the previous one is done
-    if (i > 0)
-      role.finished(jobs[(i + 1) % 2], here);
-    if (!here)
+    if (works)
+      role.finished(jobs[(i + 1) % 2], found != JOB_NONE);
+    if (found == JOB_NONE)
       break;
+    works = found == JOB_READY;
+    looks = 0;
+    i++;
     __syncwarp();
   }
   role.end();
@@ -57,6 +77,8 @@ __device__ __forceinline__ void run_consumers(channel_memory &memory, const warp
     const mover_job &job = memory.jobs[i % 2];
     if (job.outputs == CUDA_WAY_NONE)
       break;
+    if (job.outputs == 0)
+      continue;
     work(job, mover_share{group.warp - 1, group.warps - 1});
   }
 }
