@@ -66,7 +66,7 @@ static void lose(weft_ep_t *ep, uint64_t lost, uint32_t members) {
     struct ep_link *link = lost >> seat & 1 ? hold(ep, seat) : NULL;
     if (!link)
       continue;
-    ep_link_down(ep, link, state, "it did not begin an operation by the deadline");
+    ep_link_down(ep, link, state, "by the deadline it had not sent, or not read, what a kernel waited for");
     pthread_mutex_lock(&ep->links.lock);
     link->holds--;
     pthread_mutex_unlock(&ep->links.lock);
