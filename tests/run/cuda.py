@@ -225,6 +225,16 @@ def two_gpus_for_throughput():
     return None
 
 
+def two_gpus_for_throughput_through_the_smallest_rings():
+    """Rings of three places, and 23 tokens in each channel: ranks wait for each other's answers all the time."""
+    many = ["--mode", "throughput", "--num-tokens", "4096", "--hidden-dim", "7168", "--num-experts-per-rank", "16",
+            "--window", str(16 << 20)]
+    for plan in ([[0], [0, 1], [0], [0, 1]], [[0, 1], [0, 1]]):
+        run(plan, *many, "--num-topk", "1", "--dtype", "fp8-ue8m0")
+        run(plan, *many, "--num-topk", "2", "--layout", "packed")
+        run(plan, *many, "--num-topk", "4", "--combine-dtype", "logfmt10")
+
+
 def two_gpus_for_throughput_and_logfmt10():
     for layout in ("rank-major", "packed"):
         run(ON_TWO, "--mode", "throughput", "--num-tokens", "300", "--layout", layout, "--combine-dtype", "logfmt10")
@@ -258,9 +268,9 @@ def more_ranks_than_visible_gpus():
 
 TESTS = (more_ranks_than_visible_gpus, two_gpus_bf16, two_gpus_fp8, two_gpus_bf16_rank_major,
          two_gpus_fp8_pow2_rank_major, two_gpus_of_many_sizes, a_rank_that_leaves_is_no_loss, auto_takes_gpus,
-         four_gpus, two_gpus_for_throughput, two_gpus_for_throughput_and_logfmt10,
-         four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_by_nvlink, two_hosts_fp8_and_logfmt10,
-         two_hosts_of_the_default_sizes, two_hosts_for_throughput, two_hosts_share_rows)
+         four_gpus, two_gpus_for_throughput, two_gpus_for_throughput_through_the_smallest_rings,
+         two_gpus_for_throughput_and_logfmt10, four_ranks_take_turns_on_two_gpus, two_hosts, two_hosts_by_nvlink,
+         two_hosts_fp8_and_logfmt10, two_hosts_of_the_default_sizes, two_hosts_for_throughput, two_hosts_share_rows)
 
 
 def main():
