@@ -316,6 +316,13 @@ static void what_a_combine_by_a_route_must_not_say(void **state) {
   weft_ep_route_free(route);
 }
 
+// Runs an operation without a combine.
+static void run_dispatch(const struct weft_ep_dispatch_args *args, struct weft_ep_recv_args *recv) {
+  uint64_t op;
+  assert_int_equal(weft_ep_dispatch(ep, args, recv, NULL, &op), 0);
+  assert_int_equal(weft_ep_finish(ep, op), 0);
+}
+
 // A route that was filled without weights: each combine brings its own.
 static void late_weights(void **state) {
   (void)state;
@@ -325,8 +332,7 @@ static void late_weights(void **state) {
   struct weft_ep_combine_args combine = alone_combine();
   uint64_t op;
   args.topk_weights = NULL;
-  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
-  assert_int_equal(weft_ep_finish(ep, op), 0);
+  run_dispatch(&args, &recv);
   assert_says(weft_ep_combine_route(ep, route, &combine, NULL, &op), WEFT_ERR_INVALID, "topk_weights is NULL");
   combine.topk_weights = alone_weights;
   combine.row_weights = alone_weights;
@@ -352,8 +358,7 @@ static void a_rank_major_route_without_weights(void **state) {
   uint64_t op;
   args.topk_weights = NULL;
   recv.layout = WEFT_EP_RANK_MAJOR;
-  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
-  assert_int_equal(weft_ep_finish(ep, op), 0);
+  run_dispatch(&args, &recv);
   assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
   combine.topk_weights = alone_weights;
   assert_says(weft_ep_combine_route(ep, route, &combine, NULL, &op), WEFT_ERR_INVALID, "RANK_MAJOR");
@@ -369,8 +374,7 @@ static void a_route_without_tokens_needs_no_buffers(void **state) {
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   uint64_t op;
   args.num_tokens = 0;
-  assert_int_equal(weft_ep_dispatch(ep, &args, &recv, NULL, &op), 0);
-  assert_int_equal(weft_ep_finish(ep, op), 0);
+  run_dispatch(&args, &recv);
   assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
   combine.topk_weights = alone_weights;
   assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &op), 0);
