@@ -26,6 +26,31 @@ flow_shape small() {
   return shape;
 }
 
+// Whether a window has room for the rings. Of a relay's window an eighth may be for more.
+bool is_enough(const flow_shape &shape, uint64_t window_bytes, cuda_flow *flow) {
+  cuda_flow_init(flow, window_bytes / 8 * 7, shape.tokens, shape.hidden, shape.topk, shape.experts, 2 * shape.hidden);
+  return flow->bytes > 0;
+}
+
+// The smallest window, to about 4 KiB: each ring has three places.
+uint64_t smallest_window(const flow_shape &shape) {
+  cuda_flow flow;
+  uint64_t bytes = 64 << 20;
+  for (uint64_t step = bytes / 2; step >= 4096; step /= 2)
+    if (is_enough(shape, bytes - step, &flow))
+      bytes -= step;
+  return bytes;
+}
+
+// Tokens of a channel go to one rank for a while, then to another, and rings are as small as they may be: so ranks wait
+// for each other all the time.
+template <typename F> void draw_runs(flow_shape &shape, F draw) {
+  shape.run = 1 + draw(12);
+  shape.tokens = 500 + draw(3500);
+  shape.hidden = 128 * (1 + draw(6));
+  shape.window_bytes = smallest_window(shape);
+}
+
 // Random shapes from a seed.
 flow_shape drawn(uint32_t seed) {
   uint64_t v = mix(seed);
@@ -66,14 +91,13 @@ flow_shape drawn(uint32_t seed) {
   shape.combines = 1 + draw(3);
   shape.relayed = draw(4) == 0;
   shape.zero_copy = draw(4) ? 1 + draw(2) : 0;
-  // A window of two places at least, and of all for single halves. Of a relay's window an eighth may be for more.
+  if (draw(3) == 0)
+    draw_runs(shape, draw);
+  // Single halves need a window with places for all rows.
   cuda_flow flow;
-  cuda_flow_init(&flow, shape.window_bytes / 8 * 7, shape.tokens, shape.hidden, shape.topk, shape.experts,
-                 2 * shape.hidden);
-  if (flow.bytes == 0) {
+  if (!is_enough(shape, shape.window_bytes, &flow)) {
     shape.window_bytes = 64 << 20;
-    cuda_flow_init(&flow, shape.window_bytes / 8 * 7, shape.tokens, shape.hidden, shape.topk, shape.experts,
-                   2 * shape.hidden);
+    is_enough(shape, shape.window_bytes, &flow);
   }
   if (shape.tokens > std::min(cuda_ring_tokens(&flow.rows), cuda_ring_tokens(&flow.answers)))
     shape.halves = WHOLE;

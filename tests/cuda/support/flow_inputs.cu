@@ -52,6 +52,14 @@ void flow_group::make_row(flow_rank &r, uint64_t seed, size_t t) {
     cast_row((const uint16_t *)x, out, words);
 }
 
+// The only peer that token t goes to; the number of ranks if it may go to each.
+uint32_t flow_group::only_peer(uint64_t seed, size_t t) const {
+  if (shape.run == 0)
+    return shape.ranks;
+  size_t channel = t % CUDA_CHANNELS, of_channel = t / CUDA_CHANNELS;
+  return (uint32_t)(mix(seed * 7 + channel * 1000 + of_channel / shape.run) >> 8) % (shape.ranks + 1);
+}
+
 void flow_group::make_selections(flow_rank &r, uint64_t seed) {
   uint32_t T = r.tokens, K = shape.topk, E = shape.experts;
   r.topk.resize((size_t)T * K);
@@ -60,14 +68,15 @@ void flow_group::make_selections(flow_rank &r, uint64_t seed) {
     for (uint32_t k = 0; k < K; k++) {
       int64_t &expert = r.topk[t * K + k];
       uint64_t v = mix(seed * 5 + t * K + k);
+      uint32_t only = only_peer(seed, t);
       for (;; v = mix(v)) { // the selections of a token are distinct
-        uint32_t peer = (uint32_t)(v >> 8) % shape.ranks;
+        uint32_t peer = only < shape.ranks ? only : (uint32_t)(v >> 8) % shape.ranks;
         int32_t rank = (int32_t)(shape.ranks == 2 ? peer : 2 * peer + peer / 2);
         expert = (int64_t)rank * E + (uint32_t)(v >> 32) % E;
         bool again = false;
         for (uint32_t i = 0; i < k; i++)
           again |= r.topk[t * K + i] == expert;
-        if (!again || (uint64_t)shape.ranks * E < 2 * K)
+        if (!again || (uint64_t)(only < shape.ranks ? 1 : shape.ranks) * E < 2 * K)
           break;
       }
       if (shape.one_expert)

@@ -105,6 +105,7 @@ struct flow_group {
   void make_inputs(flow_rank &r);
   void make_row(flow_rank &r, uint64_t seed, size_t t);
   void cast_row(const uint16_t *x, char *out, uint32_t *words) const;
+  uint32_t only_peer(uint64_t seed, size_t t) const;
   void make_selections(flow_rank &r, uint64_t seed);
   void route_all(flow_rank &r);
   void count_all();

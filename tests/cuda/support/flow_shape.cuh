@@ -21,6 +21,7 @@ struct flow_shape {
   bool uneven = false; // ranks have different numbers of tokens, the last one has none
   uint32_t none = 0;   // percentage of selections of nothing, or of a rank outside the view
   bool one_expert = false;
+  uint32_t run = 0; // n: each n consecutive tokens of a channel go to one rank, or to all; 0: each selection is free
   uint32_t biases = 0;
   bool weights_back = false, unweighted = false, coded = false;
   flow_halves halves = WHOLE;
