@@ -158,9 +158,9 @@ int group_join(struct group *group, const struct group_view *base, uint64_t dead
 // announcement.
 void group_offer_begin(struct group *group);
 void group_offer_end(struct group *group);
-// Waits until the announcement is in the store. `peers` [capacity]: the ranks to which this rank needs a link before it
-// is ready; the members of `*view` (a reference) are among them. NOT_CONNECTED: the announcement was withdrawn
-// meanwhile.
+// Waits until the announcement is in the store, or a view has this rank already. `peers` [capacity]: the ranks to which
+// this rank needs a link before it is ready; the members of `*view` (a reference) are among them. NOT_CONNECTED: the
+// announcement was withdrawn meanwhile.
 int group_offer_peers(struct group *group, uint64_t deadline_ns, struct group_member *peers, uint32_t *count,
                       const struct group_view **view);
 // This rank has its links: announces that, and waits until it is in the store.

@@ -15,6 +15,11 @@ static bool is_own(const struct group_machine *m, int32_t rank) {
   return rank == m->rank && m->offers[rank].create_revision != 0 && m->offers[rank].incarnation == m->incarnation;
 }
 
+// Whether it is the offer that this member had given up when it offered itself again. It may be about to be deleted.
+static bool is_given_up(const struct group_machine *m, int32_t rank) {
+  return is_own(m, rank) && m->offers[rank].mod_revision == m->given_up;
+}
+
 void group_offer_put(struct group_machine *m, int32_t rank, const struct weft_store_kv *kv) {
   struct group_offer *offer = &m->offers[rank];
   uint64_t incarnation = 0;
@@ -74,6 +79,8 @@ bool group_offer_request(struct group_machine *m, struct group_request *request)
   if (group_in_view(m, m->stored)) // its wish is fulfilled
     m->offering = GROUP_OFFER_NONE;
   if (!mine && m->offering != GROUP_OFFER_NONE && !m->offered)
+    return put_own(m, GROUP_OFFER_COMING, request);
+  if (m->offering != GROUP_OFFER_NONE && is_given_up(m, m->rank))
     return put_own(m, GROUP_OFFER_COMING, request);
   if (mine && m->offering == GROUP_OFFER_READY && own->stage == GROUP_OFFER_COMING)
     return put_own(m, GROUP_OFFER_READY, request);
@@ -202,8 +209,12 @@ void group_change_answered(struct group_machine *m, int err, bool succeeded) {
 // --- Wishes and state.
 
 void group_machine_offer(struct group_machine *m, enum group_offer_stage stage) {
+  bool mine = m->rank >= 0 && is_own(m, m->rank);
   if (m->offering == GROUP_OFFER_NONE)
-    m->offered = stage == GROUP_OFFER_READY && m->rank >= 0 && is_own(m, m->rank);
+    m->offered = stage == GROUP_OFFER_READY && mine;
+  if (m->offering == GROUP_OFFER_NONE && stage == GROUP_OFFER_COMING && mine &&
+      m->offers[m->rank].stage != GROUP_OFFER_TAKEN)
+    m->given_up = m->offers[m->rank].mod_revision;
   if (stage == GROUP_OFFER_NONE || stage > m->offering)
     m->offering = stage;
 }
@@ -221,7 +232,7 @@ enum group_offer_stage group_machine_offer_of(const struct group_machine *m, int
   const struct group_offer *offer = &m->offers[rank];
   *incarnation = offer->incarnation;
   *before = m->rank >= 0 && is_own(m, m->rank) && offer->create_revision < m->offers[m->rank].create_revision;
-  return offer->create_revision != 0 ? offer->stage : GROUP_OFFER_NONE;
+  return offer->create_revision != 0 && !is_given_up(m, rank) ? offer->stage : GROUP_OFFER_NONE;
 }
 
 void group_machine_withdraw(struct group_machine *m, int32_t rank, uint64_t incarnation) {

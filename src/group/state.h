@@ -131,6 +131,7 @@ struct group_machine {
   uint64_t join_epoch;             // 0: no wish to join
   enum group_offer_stage offering; // NONE, COMING or READY: the stage that its own offer should have
   bool offered;                    // the offer was seen in the store: if it disappears, somebody has withdrawn it
+  int64_t given_up; // revision of its own offer that it does not count on any more, since it has given it up; 0: none
   struct group_wanted wanted;
   int32_t withdraw; // rank whose offer is to be deleted, -1: none
   uint64_t withdraw_incarnation;

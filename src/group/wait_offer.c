@@ -42,7 +42,8 @@ void group_offer_end(struct group *group) {
 // `*arg`: the stage that is waited for.
 static int check_stage(struct group *group, void *arg) {
   int blocked = group_obstacle(group);
-  if (blocked != GROUP_PENDING || own_stage(group) >= *(enum group_offer_stage *)arg)
+  bool taken = group_self_in_view(group) != NULL; // then its offer is gone
+  if (blocked != GROUP_PENDING || taken || own_stage(group) >= *(enum group_offer_stage *)arg)
     return blocked != GROUP_PENDING ? blocked : 0;
   return group_machine_offers(group->machine) ? GROUP_PENDING : no_offer(group);
 }
@@ -91,7 +92,7 @@ int group_offer_peers(struct group *group, uint64_t deadline_ns, struct group_me
 int group_offer_ready(struct group *group, uint64_t deadline_ns) {
   enum group_offer_stage stage = GROUP_OFFER_READY;
   pthread_mutex_lock(&group->lock);
-  int err = group_machine_offers(group->machine) ? 0 : no_offer(group);
+  int err = group_machine_offers(group->machine) || group_self_in_view(group) ? 0 : no_offer(group);
   if (!err) {
     group_machine_offer(group->machine, stage);
     group_driver_poke(group);

@@ -104,6 +104,25 @@ static void several_join_at_once(void **state) {
   close_all(members, MEMBERS);
 }
 
+// As when a call that joins ends at its deadline before it sees that the rank is in a view, and the next call begins.
+static void a_rank_in_the_view_needs_no_offer(void **state) {
+  (void)state;
+  struct test_member members[3];
+  struct group_member peers[64]; // the capacity
+  const struct group_view *view = NULL;
+  uint32_t count = 0;
+  members_found(members, stores, 2, TTL_S);
+  member_open(&members[2], store, 2, 0, TTL_S);
+  assert_int_equal(member_join(&members[2]), 0);
+  group_offer_begin(members[2].group);
+  assert_int_equal(group_offer_peers(members[2].group, member_deadline(), peers, &count, &view), 0);
+  assert_int_equal(view->epoch, 2);
+  assert_int_equal(count, 2);
+  group_view_unref(view);
+  assert_int_equal(group_offer_ready(members[2].group, member_deadline()), 0);
+  close_all(members, 3);
+}
+
 static void leaver_goes_and_comes_again(void **state) {
   (void)state;
   struct test_member members[3];
@@ -380,6 +399,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       ON_A_STORE(founders_come_together),
       ON_A_STORE(several_join_at_once),
+      ON_A_STORE(a_rank_in_the_view_needs_no_offer),
       ON_A_STORE(leaver_goes_and_comes_again),
       ON_A_STORE(false_suspicion_fences),
       ON_A_STORE(two_suspects_and_a_joiner_at_once),

@@ -147,6 +147,39 @@ static void a_member_of_the_view_has_no_offer(void **state) {
   suite_end(w, true);
 }
 
+static enum group_offer_stage own_stage(const struct world_member *joiner) {
+  uint64_t incarnation;
+  bool before;
+  return group_machine_offer_of(joiner->machine, JOINER, &incarnation, &before);
+}
+
+// A joiner gives its offer up and offers itself again, while the deletion of the first offer is on its way to the
+// store. What others announce before the second offer is in the store, they announce without having seen an offer.
+static void an_offer_that_was_given_up_counts_no_more(void **state) {
+  (void)state;
+  uint32_t hits = 0;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    struct world_member *joiner;
+    struct world *w = found_with_joiner(seed, 2, &joiner);
+    group_machine_offer(joiner->machine, GROUP_OFFER_COMING);
+    world_advance(w, 100);
+    assert_int_equal(own_stage(joiner), GROUP_OFFER_COMING);
+    group_machine_offer(joiner->machine, GROUP_OFFER_NONE);
+    world_advance(w, 1);
+    hits += joiner->busy && !joiner->executed && joiner->request.kind == GROUP_REQUEST_TXN;
+    group_machine_offer(joiner->machine, GROUP_OFFER_COMING);
+    for (int ms = 0; own_stage(joiner) != GROUP_OFFER_COMING && ms < SOON_MS; ms++)
+      world_advance(w, 1);
+    for (int ms = 0; ms < 100; ms++) {
+      assert_int_equal(world_keys(w, "/g/offer/5"), 1);
+      assert_int_equal(own_stage(joiner), GROUP_OFFER_COMING);
+      world_advance(w, 1);
+    }
+    suite_end(w, true);
+  }
+  assert_uint_in_range(hits, 5, SEEDS);
+}
+
 int suite_run_offers(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_change_also_removes_members_that_have_to_go),
@@ -155,6 +188,7 @@ int suite_run_offers(void) {
       cmocka_unit_test(only_the_offer_that_was_named_is_withdrawn),
       cmocka_unit_test(an_offer_that_was_taken_meanwhile_is_not_withdrawn),
       cmocka_unit_test(a_member_of_the_view_has_no_offer),
+      cmocka_unit_test(an_offer_that_was_given_up_counts_no_more),
   };
   return cmocka_run_group_tests_name("offers", tests, NULL, NULL);
 }
