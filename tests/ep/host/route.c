@@ -9,6 +9,7 @@
 #include "cmocka_all.h"
 
 #include "base/random.h"
+#include "base/time/clock.h"
 #include "ep/core/engine.h"
 #include "ep/host/host.h"
 #include "ep/host/support/route_ranks.h"
@@ -268,9 +269,13 @@ static void a_combine_by_a_route_brings_the_same_bits(void **state) {
 
 // --- interruptions ---
 
-// Rank 0 is interrupted again and again, wherever it waits; the others come late.
+// Combines; rank 0 surely waits when one of every SURELY is interrupted.
+enum { INTERRUPTED = 200, SURELY = 8, WAIT_MS = 20000 };
+
+// Rank 0 is interrupted again and again, wherever it waits; the others come late. `*arg`: how many of the combines in
+// which rank 0 surely waits have been interrupted.
 static void interrupt_combines(struct rank *rank, void *arg) {
-  (void)arg;
+  atomic_int *sure = arg;
   struct draw draw = {.seed = 21, .count = RANKS, .topk = TOPK, .even = true};
   draw_make(&draw, &rank->setup);
   struct route_way way = {.layout = WEFT_EP_RANK_MAJOR, .dtype = WEFT_EP_BF16};
@@ -287,16 +292,21 @@ static void interrupt_combines(struct rank *rank, void *arg) {
   memcpy(right, brought.out, (size_t)TOKENS * HIDDEN * 2);
   struct weft_ep_combine_args combine = way_combine(rank, &draw, &way, &brought);
   uint32_t canceled = 0;
-  for (int i = 0; i < 200 && good; i++) {
+  uint64_t deadline_ns = clock_deadline_ms(WAIT_MS);
+  for (int i = 0; i < INTERRUPTED && good; i++) {
     uint64_t op, before = weft_ep_next_op(rank->ep);
     memset(brought.out, 0xEE, (size_t)TOKENS * HIDDEN * 2);
-    for (int turn = 0; rank->index != 0 && turn < i % 8; turn++)
+    for (int turn = 0; rank->index != 0 && turn < i % SURELY; turn++)
+      sched_yield();
+    while (rank->index != 0 && i % SURELY == 0 && atomic_load(sure) <= i / SURELY && !clock_passed(deadline_ns))
       sched_yield();
     int rc;
     do {
       if (rank->index == 0)
         weft_ep_interrupt(rank->ep);
       rc = weft_ep_combine_route(rank->ep, routes[0], &combine, &brought.result, &op);
+      if (rc == WEFT_ERR_CANCELED && i % SURELY == 0)
+        atomic_store(sure, i / SURELY + 1);
       bool early = rank->ep->host->combining == 0; // its headers have not all come
       if (rc == WEFT_ERR_CANCELED && canceled++ < 5 && early) {
         struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
@@ -309,8 +319,8 @@ static void interrupt_combines(struct rank *rank, void *arg) {
     if (good && (rc != 0 || op != before || memcmp(brought.out, right, (size_t)TOKENS * HIDDEN * 2) != 0))
       good = rank_fail(rank, "combine_route: %s: %s", weft_err_name(rc), weft_last_error());
   }
-  if (good && rank->index == 0 && canceled == 0)
-    rank_fail(rank, "nothing was interrupted");
+  if (good && rank->index == 0 && canceled < INTERRUPTED / SURELY)
+    rank_fail(rank, "%u combines were interrupted, should be %d or more", canceled, INTERRUPTED / SURELY);
   free(right);
   for (int i = 0; i < 2; i++)
     weft_ep_route_free(routes[i]);
@@ -320,7 +330,8 @@ static void interrupt_combines(struct rank *rank, void *arg) {
 
 static void an_interrupted_combine_goes_on(void **state) {
   (void)state;
-  route_ranks_run(store, "/interrupt/", (struct setup){0}, interrupt_combines, NULL);
+  atomic_int sure = 0;
+  route_ranks_run(store, "/interrupt/", (struct setup){0}, interrupt_combines, &sure);
 }
 
 int main(void) {
