@@ -98,9 +98,10 @@ static void what_callers_left_is_given_back_by_a_rank_that_is_idle(void **state)
   for (struct ep_link *link = idle->links.superseded; link; link = link->next, count++)
     if (link->holds == 0) { // else its end is under way
       int in = pages_kept(&link->in), out = pages_kept(&link->out);
-      if (in + out > 0)
-        print_error("%d. of the links: %d pages of the window to this rank, and %d of the other\n", count + 1, in, out);
-      kept += in + out;
+      bool notice = link->remote && in == 1; // the network has written the end's notice there
+      if (in + out > 0 && !notice)
+        print_error("link %d keeps %d pages of the window to this rank, and %d of the other\n", count, in, out);
+      kept += notice ? out : in + out;
     }
   pthread_mutex_unlock(&idle->links.lock);
   assert_int_equal(kept, 0);
