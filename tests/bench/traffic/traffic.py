@@ -295,7 +295,10 @@ class Failures(TrafficTest):
 
     def test_a_killed_worker_is_named(self):
         process = self.long_run()
-        victim = random.choice(children_of(process.pid))
+        workers = children_of(process.pid)
+        if not workers:
+            self.fail(f"its workers have ended: {self.load()}, {process.communicate(timeout=tool.TIMEOUT_S)}")
+        victim = random.choice(workers)
         os.kill(victim, signal.SIGKILL)
         begun = time.monotonic()
         _, err = self.end(process, 5)
