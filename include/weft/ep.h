@@ -463,8 +463,9 @@ WEFT_API int weft_ep_change(weft_ep_t *ep, const struct weft_ep_change_args *cha
  * with weft_ep_change() at any time, and weft_ep_await_start() waits for that. Ranks that offer themselves later
  * connect to this rank, without a call here. An offer ends when a view takes the rank in, with weft_ep_withdraw() and
  * weft_ep_close(), when this rank dies, and when the store was restarted empty. A second call returns 0. After TIMEOUT
- * and other errors there is no offer, but the connections that were made remain. EXISTS: this rank has been active.
- * Other codes come from weft_ep_connect(). [owner]
+ * and other errors there is no offer, but the connections that were made remain, and a view may have taken the rank in
+ * meanwhile: then a further call returns 0. EXISTS: this rank has been active. Other codes come from weft_ep_connect().
+ * [owner]
  */
 WEFT_API int weft_ep_offer(weft_ep_t *ep, uint32_t timeout_ms);
 

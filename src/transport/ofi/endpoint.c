@@ -129,6 +129,7 @@ static int fill_slab(struct ofi_worker *worker) {
     worker->sends[i] = (struct ofi_buffer){.next = worker->free_sends, .bytes = worker->slab + i * SLOT};
     worker->free_sends = &worker->sends[i];
   }
+  worker->probe.what = OFI_PROBE;
   for (uint32_t i = 0; i < OFI_RECEIVES; i++) {
     worker->receives[i] = (struct ofi_buffer){.bytes = worker->slab + (OFI_SENDS + i) * SLOT};
     worker->receives[i].context.what = OFI_RECEIVE;

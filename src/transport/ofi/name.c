@@ -12,20 +12,22 @@ int ofi_name_insert(struct ofi_worker *worker, const void *name, size_t size, fi
   return rc == 1 ? 0 : rc < 0 ? rc : -FI_EINVAL;
 }
 
-static bool begin_connection(const struct ofi_source *source, fi_addr_t address) {
-  static const char nothing;
-  ssize_t rc = source->ep ? fi_inject_write(source->ep, &nothing, 0, address, 0, UINT64_MAX) : 0;
+// Not by fi_inject_write(): if the connection is closed while that is under way, ofi_rxm expects a context, which it
+// has not, and the process ends.
+static bool begin_connection(struct ofi_worker *worker, const struct ofi_source *source, fi_addr_t address) {
+  void *context = &worker->probe.libfabric;
+  ssize_t rc = source->ep ? fi_write(source->ep, worker->slab, 0, NULL, address, 0, UINT64_MAX, context) : 0;
   if (rc == 0 || rc == -FI_EAGAIN)
     return true;
   log_debug("ofi: a name stays in the table, because no connection to it can be started: %s", fi_strerror((int)-rc));
   return false;
 }
 
-static bool begin_connections(const struct ofi_worker *worker, fi_addr_t address) {
+static bool begin_connections(struct ofi_worker *worker, fi_addr_t address) {
   const struct link *sources = &worker->sources;
-  bool begun = !worker->source || begin_connection(worker->source, address);
+  bool begun = !worker->source || begin_connection(worker, worker->source, address);
   for (const struct link *link = sources->next; begun && link != sources; link = link->next)
-    begun = begin_connection(LINK_OF(link, struct ofi_source, sources), address);
+    begun = begin_connection(worker, LINK_OF(link, struct ofi_source, sources), address);
   return begun;
 }
 

@@ -35,7 +35,7 @@
 enum { OFI_RECEIVES = 64, OFI_SENDS = 64, OFI_MAX_NAME = 256, OFI_EVENTS = 32, OFI_LOOKS = 64, OFI_PORT_MS = 5000 };
 
 // The target of a completion's context pointer.
-enum ofi_what { OFI_OPERATION, OFI_RECEIVE };
+enum ofi_what { OFI_OPERATION, OFI_RECEIVE, OFI_PROBE };
 struct ofi_context {
   struct fi_context2 libfabric;
   enum ofi_what what;
@@ -73,6 +73,7 @@ struct ofi_worker {
   struct fid_ep *home;       // the endpoint that peers know
   struct ofi_source *source; // the endpoint that starts operations now
   struct link sources;
+  struct ofi_context probe; // of operations that only begin a connection; nobody waits for their ends
   struct fid_mr *slab_mr;
   unsigned char *slab;
   struct ofi_buffer receives[OFI_RECEIVES], sends[OFI_SENDS];

@@ -133,6 +133,8 @@ static void take_error(struct ofi_worker *worker, struct fid_cq *cq, bool closed
   if (fi_cq_readerr(cq, &entry, 0) != 1 || !entry.op_context)
     return;
   struct ofi_context *context = entry.op_context;
+  if (context->what == OFI_PROBE)
+    return;
   if (context->what == OFI_RECEIVE) {
     ofi_receive(worker, LINK_OF(context, struct ofi_buffer, context)); // the message was too long, or cut short
     return;
@@ -152,7 +154,7 @@ static uint32_t complete(struct ofi_worker *worker, struct fid_cq *cq, bool clos
   ssize_t count = fi_cq_read(cq, entries, OFI_EVENTS);
   for (ssize_t i = 0; i < count; i++) {
     struct ofi_context *context = entries[i].op_context;
-    if (!context)
+    if (!context || context->what == OFI_PROBE)
       continue;
     if (context->what == OFI_RECEIVE)
       received(worker, LINK_OF(context, struct ofi_buffer, context), entries[i].len);
