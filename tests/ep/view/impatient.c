@@ -71,7 +71,7 @@ static bool come(struct visitor *visitor, bool *gave_up) {
   if (rc == 0)
     rc = insist(visitor, most, waits ? await_start : activate);
   *gave_up = rc == WEFT_ERR_TIMEOUT && most > 0;
-  return rc == 0 || *gave_up || rank_fail(rank, "%s: %s", waits ? "await_start" : "activate", weft_last_error());
+  return rc == 0 || *gave_up || rank_fail(rank, "%s", weft_last_error());
 }
 
 static bool visit(struct visitor *visitor) {
@@ -86,7 +86,7 @@ static bool visit(struct visitor *visitor) {
   if (!rank_operate_n(rank, 1 + (uint32_t)(random_next(&visitor->random) % 4)))
     return false;
   if (insist(visitor, 0, leave) != 0)
-    return rank_fail(rank, "leave: %s", weft_last_error());
+    return rank_fail(rank, "%s", weft_last_error());
   while (weft_ep_is_active(rank->ep))
     if (!rank_operate(rank))
       return false;
@@ -113,7 +113,7 @@ static bool take_in(struct host *host) {
   struct weft_ep_change_args change = {.size = sizeof change, .add = &visitor, .num_add = 1};
   int rc = weft_ep_change(host->rank.ep, &change, (uint32_t)(random_next(&host->random) % 2));
   host->taken += rc == 0;
-  return rc == 0 || rc == WEFT_ERR_TIMEOUT || rank_fail(&host->rank, "change: %s", weft_last_error());
+  return rc == 0 || rc == WEFT_ERR_TIMEOUT || rank_fail(&host->rank, "%s", weft_last_error());
 }
 
 static void *stay(void *arg) {
