@@ -11,7 +11,7 @@
 #include "ep/support/rank.h"
 #include "support/sanitized.h"
 
-enum { VISITORS = 3, VISITS = SUPPORT_SANITIZED ? 12 : 60, MOST_MS = 4, DEADLINE_MS = 60000 };
+enum { VISITORS = 3, VISITS = SUPPORT_SANITIZED ? 8 : 20, MOST_MS = 4, DEADLINE_MS = 60000 };
 
 struct visitor {
   struct rank rank;
