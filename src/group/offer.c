@@ -209,12 +209,12 @@ void group_change_answered(struct group_machine *m, int err, bool succeeded) {
 // --- Wishes and state.
 
 void group_machine_offer(struct group_machine *m, enum group_offer_stage stage) {
-  bool mine = m->rank >= 0 && is_own(m, m->rank);
-  if (m->offering == GROUP_OFFER_NONE)
+  if (m->offering == GROUP_OFFER_NONE) {
+    bool mine = m->rank >= 0 && is_own(m, m->rank);
     m->offered = stage == GROUP_OFFER_READY && mine;
-  if (m->offering == GROUP_OFFER_NONE && stage == GROUP_OFFER_COMING && mine &&
-      m->offers[m->rank].stage != GROUP_OFFER_TAKEN)
-    m->given_up = m->offers[m->rank].mod_revision;
+    if (stage == GROUP_OFFER_COMING && mine && m->offers[m->rank].stage != GROUP_OFFER_TAKEN)
+      m->given_up = m->offers[m->rank].mod_revision;
+  }
   if (stage == GROUP_OFFER_NONE || stage > m->offering)
     m->offering = stage;
 }

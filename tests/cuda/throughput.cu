@@ -32,7 +32,7 @@ bool is_enough(const flow_shape &shape, uint64_t window_bytes, cuda_flow *flow) 
   return flow->bytes > 0;
 }
 
-// The smallest window, to about 4 KiB: each ring has three places.
+// The smallest window for rows of bf16, to about 4 KiB: each ring has three places for them.
 uint64_t smallest_window(const flow_shape &shape) {
   cuda_flow flow;
   uint64_t bytes = 64 << 20;

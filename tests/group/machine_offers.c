@@ -180,6 +180,22 @@ static void an_offer_that_was_given_up_counts_no_more(void **state) {
   assert_uint_in_range(hits, 5, SEEDS);
 }
 
+// A view is about to show the joiner, which does not know that yet, and offers itself again.
+static void an_offer_that_was_taken_is_not_made_again(void **state) {
+  (void)state;
+  struct world_member *joiner;
+  struct world *w = found_with_joiner(6, 2, &joiner);
+  make_ready(w, joiner);
+  write_offer(w, joiner->incarnation, "taken");
+  world_advance(w, 100);
+  assert_int_equal(group_machine_offering(joiner->machine), GROUP_OFFER_NONE);
+  group_machine_offer(joiner->machine, GROUP_OFFER_COMING);
+  assert_int_equal(own_stage(joiner), GROUP_OFFER_TAKEN);
+  world_advance(w, SOON_MS);
+  assert_int_equal(own_stage(joiner), GROUP_OFFER_TAKEN);
+  suite_end(w, true);
+}
+
 int suite_run_offers(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_change_also_removes_members_that_have_to_go),
@@ -189,6 +205,7 @@ int suite_run_offers(void) {
       cmocka_unit_test(an_offer_that_was_taken_meanwhile_is_not_withdrawn),
       cmocka_unit_test(a_member_of_the_view_has_no_offer),
       cmocka_unit_test(an_offer_that_was_given_up_counts_no_more),
+      cmocka_unit_test(an_offer_that_was_taken_is_not_made_again),
   };
   return cmocka_run_group_tests_name("offers", tests, NULL, NULL);
 }
