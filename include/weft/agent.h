@@ -409,8 +409,9 @@ WEFT_API int weft_agent_fetch(weft_agent_t *agent, const char *name, const char 
  * share of the time that is left. With WEFT_AGENT_PROGRESS_NONE the call drives this agent meanwhile. The connection
  * stays open: it carries updates, and its end means that the peer has left or is lost. INVALID: this agent has no
  * token, or the address is malformed. AUTH: the other agent has another token. UNREACHABLE: nothing listens at the
- * address. TIMEOUT: the other agent did not answer. PEER_LOST: it ended the connection. Other codes come from
- * weft_agent_load(), of either side. [any]
+ * address. TIMEOUT: the other agent did not answer. PEER_LOST: it ended the connection, or the peer ended as soon as
+ * the two had met. LIMIT: the two have eight connections already. Other codes come from weft_agent_load(), of either
+ * side. [any]
  */
 WEFT_API int weft_agent_meet(weft_agent_t *agent, const char *address, uint32_t timeout_ms, weft_peer_t *peer);
 

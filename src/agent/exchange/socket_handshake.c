@@ -70,6 +70,8 @@ static bool adopt(struct agent_connection *connection, const uint8_t *bytes, siz
   }
   if (!err && connection->peer == 0 && count_connections(connection->agent, peer) >= MAX_OF_PEER)
     err = fail(WEFT_ERR_LIMIT, "the two have %d connections already", MAX_OF_PEER);
+  if (err && connection->has_life && !liveness_of(connection->agent, connection->peer))
+    return true; // the peer has ended meanwhile: housekeeping is about to say goodbye on this connection
   if (err) {
     refuse(connection, err, weft_last_error());
     return false;

@@ -118,10 +118,10 @@ static int check_identity(const struct agent_description *description) {
 
 static int adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only, weft_peer_t *id) {
   struct agent_peer *peer = agent_peer_named(agent, description->name);
-  if (only != 0 && (!peer || peer->id != only))
+  bool known = peer != NULL, own = strcmp(description->name, agent->name) == 0, changed = true;
+  if (only != 0 && only != (own ? WEFT_PEER_SELF : known ? peer->id : 0))
     return fail(WEFT_ERR_PROTOCOL, "it describes %s, which is another agent", description->name);
-  bool known = peer != NULL, changed = true;
-  if (strcmp(description->name, agent->name) == 0) {
+  if (own) {
     if (description->incarnation != agent->incarnation)
       return fail(WEFT_ERR_EXISTS, "another agent has the name of this one, %s", agent->name);
     *id = WEFT_PEER_SELF;

@@ -99,6 +99,65 @@ static void test_many_learn_at_once(void **state) {
   crowd_close(&listener);
 }
 
+static bool has_described(void *arg) {
+  return atomic_load(&described) >= *(int *)arg;
+}
+
+// An agent that has met itself informs itself of its regions like any other, and the connection stays.
+static void test_itself(void **state) {
+  (void)state;
+  enum { A_WHILE_MS = 20 };
+  static struct crowd_member alone;
+  meet_listener(&alone, "alone", "127.0.0.1:0");
+  weft_peer_t self = 0;
+  assert_int_equal(meet_at(&alone, meet_port(&alone), SUPPORT_DEADLINE_MS, &self), 0);
+  assert_true(self == WEFT_PEER_SELF);
+  atomic_store(&described, 0);
+  for (int i = 1; i <= 3; i++) {
+    weft_region_t region;
+    void *memory;
+    assert_int_equal(weft_agent_allocate(alone.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
+    assert_true(support_wait(has_described, &i, SUPPORT_DEADLINE_MS));
+    usleep(A_WHILE_MS * 1000); // until the update has been read
+  }
+  crowd_close(&alone);
+}
+
+static struct {
+  weft_agent_t *agent;
+  weft_peer_t peer;
+} ending; // what agent_blob_read() invalidates first
+
+int __real_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description);
+int __wrap_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description);
+
+int __wrap_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description) {
+  weft_agent_t *agent = ending.agent;
+  ending.agent = NULL;
+  if (agent)
+    assert_int_equal(weft_agent_invalidate(agent, ending.peer), 0);
+  return __real_agent_blob_read(blob, size, seal, description);
+}
+
+// A peer ends while an update of it is being read: the other side sees that it was released, and no error.
+static void test_an_update_of_a_peer_that_ends(void **state) {
+  (void)state;
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  ending.peer = meet(&caller, &listener);
+  crowd_await(&listener, LOADED, "caller", 1);
+  ending.agent = caller.agent;
+  weft_region_t region;
+  void *memory;
+  assert_int_equal(weft_agent_allocate(listener.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
+  crowd_await(&listener, LEFT, "caller", 1);
+  crowd_await(&caller, LEFT, "listener", 1);
+  assert_int_equal(crowd_count(&listener, LOST, NULL) + crowd_count(&caller, LOST, NULL), 0);
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
 static bool has_ucx(struct crowd_member *member, weft_peer_t peer) {
   struct weft_peer_info info = WEFT_PEER_INFO_INIT;
   assert_int_equal(weft_agent_peer(member->agent, peer, &info), 0);
@@ -419,6 +478,8 @@ static int run(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_both_ways),
       cmocka_unit_test(test_many_learn_at_once),
+      cmocka_unit_test(test_itself),
+      cmocka_unit_test(test_an_update_of_a_peer_that_ends),
       cmocka_unit_test(test_a_transport_that_comes_later),
       cmocka_unit_test(test_ipv6),
       cmocka_unit_test(test_each_calls),
