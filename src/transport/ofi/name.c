@@ -14,9 +14,16 @@ int ofi_name_insert(struct ofi_worker *worker, const void *name, size_t size, fi
 
 // Not by fi_inject_write(): if the connection is closed while that is under way, ofi_rxm expects a context, which it
 // has not, and the process ends.
+static ssize_t write_nothing(struct ofi_worker *worker, const struct ofi_source *source, fi_addr_t address) {
+  return fi_write(source->ep, worker->slab, 0, NULL, address, 0, UINT64_MAX, &worker->probe.libfabric);
+}
+
+// FI_EAGAIN: a connection is being made. But this call may also have read that the peer has refused an earlier attempt,
+// and then nothing is begun. A second call begins it.
 static bool begin_connection(struct ofi_worker *worker, const struct ofi_source *source, fi_addr_t address) {
-  void *context = &worker->probe.libfabric;
-  ssize_t rc = source->ep ? fi_write(source->ep, worker->slab, 0, NULL, address, 0, UINT64_MAX, context) : 0;
+  ssize_t rc = source->ep ? write_nothing(worker, source, address) : 0;
+  if (rc == -FI_EAGAIN)
+    rc = write_nothing(worker, source, address);
   if (rc == 0 || rc == -FI_EAGAIN)
     return true;
   log_debug("ofi: a name stays in the table, because no connection to it can be started: %s", fi_strerror((int)-rc));
