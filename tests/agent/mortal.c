@@ -1,0 +1,114 @@
+// Actors that are processes, which are killed and stopped at random, and begin again. They use shared memory, or the
+// transport that the argument names.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "agent/support/actor.h"
+#include "base/random.h"
+#include "base/time/clock.h"
+#include "support/sanitized.h"
+#include "support/wait.h"
+
+enum {
+  BLOWS = SUPPORT_SANITIZED ? 20 : 30, // kills and stops
+  LEAST = 20,                          // writes that all together verify
+  MOST_STOP_MS = 100,
+};
+
+static const char *transport = "shm";
+static uint32_t most_life_ms = 300;
+
+struct play {
+  struct stage stage;
+  atomic_bool over;
+};
+
+static struct play *play;
+static pid_t processes[ACTORS];
+
+static void be_actor(struct actor *actor) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  bool good = true;
+  while (good && !atomic_load(&play->over))
+    good = actor_live(&play->stage, actor, clock_deadline_ms(actor_draw(actor, most_life_ms)), 0);
+  _exit(good ? 0 : 1);
+}
+
+static void start(uint32_t i) {
+  struct actor *actor = &play->stage.actors[i];
+  actor->random = random_mix(actor->random);
+  atomic_store(&actor->port, 0);
+  processes[i] = fork();
+  assert_true(processes[i] >= 0);
+  if (processes[i] == 0)
+    be_actor(actor);
+}
+
+// Kills the actor, or stops it for a while. False: it had ended by itself.
+static bool strike(uint32_t i, uint64_t drawn) {
+  int status = 0;
+  if (drawn % 4 == 0) {
+    kill(processes[i], SIGSTOP);
+    usleep((useconds_t)(drawn >> 8) % (MOST_STOP_MS * 1000));
+    kill(processes[i], SIGCONT);
+    return true;
+  }
+  kill(processes[i], SIGKILL);
+  assert_int_equal(waitpid(processes[i], &status, 0), processes[i]);
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+    return false;
+  start(i);
+  return true;
+}
+
+static bool end_all(void) {
+  bool good = true;
+  atomic_store(&play->over, true);
+  for (uint32_t i = 0; i < ACTORS; i++) {
+    int status = 0;
+    assert_int_equal(waitpid(processes[i], &status, 0), processes[i]);
+    if (status != 0)
+      print_error("actor %u ended with status %#x\n", i, (unsigned)status);
+    good &= status == 0;
+  }
+  return good;
+}
+
+static bool has_verified(void *arg) {
+  (void)arg;
+  return atomic_load(&play->stage.verified) >= LEAST;
+}
+
+static void the_living_do_not_mind_the_dead(void **state) {
+  (void)state;
+  play = mmap(NULL, sizeof *play, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(play != MAP_FAILED);
+  uint64_t random = random_id();
+  stage_set(&play->stage, transport, random);
+  for (uint32_t i = 0; i < ACTORS; i++)
+    start(i);
+  bool good = true;
+  for (uint32_t i = 0; i < BLOWS && good; i++) {
+    usleep((useconds_t)(random_next(&random) % (most_life_ms * 1000)) / 2);
+    good = strike((uint32_t)(random_next(&random) % ACTORS), random_next(&random));
+  }
+  support_wait(has_verified, NULL, SUPPORT_DEADLINE_MS);
+  good &= end_all();
+  good &= stage_report(&play->stage);
+  assert_true(good);
+  assert_true(has_verified(NULL));
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1) {
+    transport = argv[1];
+    most_life_ms = 900; // a network takes longer to connect
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_living_do_not_mind_the_dead)};
+  return cmocka_run_group_tests_name("agent_mortal", tests, NULL, NULL);
+}

@@ -1,0 +1,371 @@
+// What an actor does: a random step after the other, with a look at what each call returns.
+#include "agent/support/actor.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "base/random.h"
+#include "base/time/clock.h"
+
+enum {
+  SLOT = 24 << 10, // bytes of a flight
+  LENT = ACTORS * ACTOR_FLIGHTS * SLOT,
+  MOST_MS = 4,
+};
+
+// A notification: those of one agent arrive in the order of their numbers.
+struct news {
+  uint64_t actor, number;
+};
+
+static bool fail_actor(struct actor *actor, const char *what, const char *why) {
+  if (!actor->error[0])
+    snprintf(actor->error, sizeof actor->error, "%s: %s", what, why);
+  return false;
+}
+
+uint32_t actor_draw(struct actor *actor, uint32_t below) {
+  return (uint32_t)(random_next(&actor->random) % below);
+}
+
+static weft_agent_t *begin(struct actor *actor) {
+  actor->began_ns = clock_ns();
+  return actor->agent;
+}
+
+#define MAY(err) (1u << -(WEFT_ERR_##err))
+
+// Whether the call that has begun ended in time, with 0, 1 or an error that it may have.
+static bool is_fine(struct actor *actor, const char *call, int rc, uint32_t may) {
+  uint64_t took_ns = clock_ns() - actor->began_ns;
+  if (took_ns > actor->longest_ns) {
+    actor->longest_ns = took_ns;
+    snprintf(actor->longest, sizeof actor->longest, "%s", call);
+  }
+  if (took_ns > ACTOR_LONGEST_MS * 1000000ull)
+    return fail_actor(actor, call, "took too long");
+  if (rc >= 0 || may >> -rc & 1)
+    return true;
+  char why[300];
+  snprintf(why, sizeof why, "%s: %s", weft_err_name(rc), weft_last_error());
+  return fail_actor(actor, call, why);
+}
+
+// --- what an actor does ---
+
+static bool lend(struct actor *actor) {
+  void *bytes;
+  int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, LENT, -1, &actor->lent, &bytes);
+  actor->lent_bytes = bytes;
+  return is_fine(actor, "allocate", rc, 0);
+}
+
+static bool open_agent(struct stage *stage, struct actor *actor) {
+  char name[16];
+  snprintf(name, sizeof name, "actor %u", actor->index);
+  struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
+  options.name = name;
+  options.transports = stage->transport;
+  options.progress = actor_draw(actor, 4) ? WEFT_AGENT_PROGRESS_THREAD : WEFT_AGENT_PROGRESS_NONE;
+  options.heartbeat_ms = 20;
+  options.peer_timeout_ms = 20000;
+  options.listen = "127.0.0.1:0";
+  options.token = "a token of impatient agents";
+  options.store = stage->store;
+  options.prefix = "impatient/";
+  begin(actor);
+  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(actor))
+    return false;
+  void *bytes;
+  int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, 2 * ACTOR_FLIGHTS * SLOT, -1, &actor->own, &bytes);
+  uint16_t port = 0;
+  if (!is_fine(actor, "allocate", rc, 0) || weft_agent_port(actor->agent, &port))
+    return fail_actor(actor, "port", "none");
+  actor->own_bytes = bytes;
+  atomic_store(&actor->port, port);
+  return true;
+}
+
+// At times long enough for a handshake, also under a sanitizer.
+static uint32_t some_ms(struct actor *actor) {
+  return actor_draw(actor, MOST_MS << 3 * actor_draw(actor, 4));
+}
+
+static uint32_t another(struct actor *actor) {
+  return (actor->index + 1 + actor_draw(actor, ACTORS - 1)) % ACTORS;
+}
+
+// EXISTS: an earlier agent of the other actor is still known.
+static bool meet(struct stage *stage, struct actor *actor) {
+  uint32_t other = another(actor);
+  uint16_t port = atomic_load(&stage->actors[other].port);
+  if (port == 0) {
+    usleep(100);
+    return true;
+  }
+  char address[32];
+  snprintf(address, sizeof address, "127.0.0.1:%u", port);
+  weft_peer_t peer;
+  int rc = weft_agent_meet(begin(actor), address, some_ms(actor), &peer);
+  actor->met += rc == 0;
+  return is_fine(actor, "meet", rc, MAY(TIMEOUT) | MAY(UNREACHABLE) | MAY(PEER_LOST) | MAY(EXISTS) | MAY(LIMIT));
+}
+
+// EXISTS: an earlier agent of this actor is still in the store.
+static bool publish(struct actor *actor) {
+  int rc = weft_agent_publish(begin(actor), NULL, NULL, some_ms(actor));
+  return is_fine(actor, "publish", rc, MAY(TIMEOUT) | MAY(EXISTS));
+}
+
+static bool unpublish(struct actor *actor) {
+  int rc = weft_agent_unpublish(begin(actor), NULL, some_ms(actor));
+  return is_fine(actor, "unpublish", rc, MAY(TIMEOUT) | MAY(NOT_FOUND));
+}
+
+// UNREACHABLE: the other actor's agent has closed, and its key is about to go.
+static bool fetch(struct actor *actor) {
+  char name[16];
+  snprintf(name, sizeof name, "actor %u", another(actor));
+  weft_peer_t peer;
+  int rc = weft_agent_fetch(begin(actor), name, NULL, some_ms(actor) / 8, &peer);
+  actor->fetched += rc == 0;
+  return is_fine(actor, "fetch", rc, MAY(TIMEOUT) | MAY(EXISTS) | MAY(UNREACHABLE));
+}
+
+// A peer, or 0.
+static weft_peer_t some_peer(struct actor *actor) {
+  weft_peer_t peers[2 * ACTORS];
+  uint32_t count = 0;
+  if (weft_agent_peers(actor->agent, peers, 2 * ACTORS, &count) || count == 0)
+    return 0;
+  return peers[actor_draw(actor, count < 2 * ACTORS ? count : 2 * ACTORS)];
+}
+
+static bool tell(struct actor *actor) {
+  weft_peer_t peer = some_peer(actor);
+  if (!peer)
+    return true;
+  struct news news = {actor->index, ++actor->told};
+  int rc = weft_agent_notify(begin(actor), peer, &news, sizeof news);
+  return is_fine(actor, "notify", rc, MAY(BUSY) | MAY(PEER_LOST) | MAY(NOT_FOUND));
+}
+
+static bool forget(struct actor *actor) {
+  weft_peer_t peer = some_peer(actor);
+  return !peer ||
+         is_fine(actor, "invalidate", weft_agent_invalidate(begin(actor), peer), MAY(PEER_LOST) | MAY(NOT_FOUND));
+}
+
+static bool lend_other_memory(struct actor *actor) {
+  return is_fine(actor, "deregister", weft_agent_deregister(begin(actor), actor->lent), 0) && lend(actor);
+}
+
+static bool take_news(struct actor *actor) {
+  struct weft_notification taken[8];
+  uint32_t count;
+  if (!is_fine(actor, "progress", weft_agent_progress(begin(actor), NULL), 0))
+    return false;
+  if (!is_fine(actor, "notifications", weft_agent_notifications(begin(actor), taken, 8, &count), 0))
+    return false;
+  for (uint32_t i = 0; i < count; i++) {
+    struct news news;
+    if (taken[i].size != sizeof news)
+      return fail_actor(actor, "notifications", "one of another size");
+    memcpy(&news, taken[i].bytes, sizeof news);
+    if (news.actor >= ACTORS || news.number == 0)
+      continue; // of a transfer
+    if (actor->heard[news.actor].peer == taken[i].peer && actor->heard[news.actor].number >= news.number)
+      return fail_actor(actor, "notifications", "out of order, or twice");
+    actor->heard[news.actor].peer = taken[i].peer;
+    actor->heard[news.actor].number = news.number;
+  }
+  struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
+  while (weft_agent_next_event(actor->agent, &event) == 1)
+    actor->ended += event.kind == WEFT_AGENT_EVENT_PEER_LEFT || event.kind == WEFT_AGENT_EVENT_PEER_LOST;
+  return true;
+}
+
+// --- flights ---
+
+static bool free_transfer(struct actor *actor, struct actor_flight *flight) {
+  int rc = weft_transfer_free(flight->transfer);
+  flight->transfer = NULL;
+  return rc == 0 || fail_actor(actor, "transfer_free", weft_last_error());
+}
+
+// The transfer has ended, or its agent has closed.
+static bool land(struct actor *actor, struct actor_flight *flight) {
+  bool freed = free_transfer(actor, flight);
+  if (weft_dlist_free(flight->written) || weft_dlist_free(flight->read) || weft_dlist_free(flight->remote))
+    freed = fail_actor(actor, "dlist_free", weft_last_error());
+  memset(flight, 0, sizeof *flight);
+  return freed;
+}
+
+static uint8_t *slot_of(struct actor *actor, const struct actor_flight *flight, bool read) {
+  return actor->own_bytes + ((size_t)(flight - actor->flights) * 2 + read) * SLOT;
+}
+
+// The slot of a flight in the memory that a peer lends, if it lends any at present.
+static bool find_slot(struct actor *actor, const struct actor_flight *flight, struct weft_descriptor *slot) {
+  struct weft_region_info info[4];
+  uint32_t count = 0;
+  if (weft_agent_regions(actor->agent, flight->peer, info, sizeof *info, 4, &count))
+    return false;
+  for (uint32_t i = 0; i < count && i < 4; i++) {
+    if (info[i].length == LENT) {
+      uint64_t at = ((uint64_t)actor->index * ACTOR_FLIGHTS + (uint64_t)(flight - actor->flights)) * SLOT;
+      *slot = (struct weft_descriptor){info[i].address + at, SLOT, info[i].region};
+      return true;
+    }
+  }
+  return false;
+}
+
+enum { GONE = MAY(PEER_LOST) | MAY(NOT_FOUND) | MAY(UNREACHABLE) };
+
+// Makes and posts the flight's next transfer. Whatever the peer lacks by now ends the flight.
+static bool post(struct actor *actor, struct actor_flight *flight, enum weft_transfer_op op) {
+  struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
+  struct news none = {0};
+  options.timeout_ms = 1 + actor_draw(actor, MOST_MS << 3 * actor_draw(actor, 4));
+  if (op == WEFT_TRANSFER_WRITE && actor_draw(actor, 2)) {
+    options.notification = &none;
+    options.notification_size = sizeof none;
+  }
+  int rc = weft_transfer_create(begin(actor), op, op == WEFT_TRANSFER_READ ? flight->read : flight->written,
+                                flight->remote, &options, &flight->transfer);
+  if (!is_fine(actor, "transfer_create", rc, GONE))
+    return false;
+  if (rc == 0) {
+    begin(actor);
+    rc = weft_transfer_post(flight->transfer);
+    if (!is_fine(actor, "transfer_post", rc, GONE | MAY(BUSY)))
+      return false;
+  }
+  if (rc != 0)
+    return land(actor, flight);
+  flight->state = op == WEFT_TRANSFER_READ ? FLIGHT_READS : FLIGHT_WRITES;
+  return true;
+}
+
+static bool take_off(struct actor *actor, struct actor_flight *flight) {
+  struct weft_descriptor slot;
+  flight->peer = some_peer(actor);
+  if (!flight->peer || !find_slot(actor, flight, &slot))
+    return true;
+  uint8_t *from = slot_of(actor, flight, false), *into = slot_of(actor, flight, true);
+  flight->stamp = random_next(&actor->random);
+  for (size_t i = 0; i < SLOT; i += sizeof flight->stamp)
+    memcpy(from + i, &flight->stamp, sizeof flight->stamp);
+  struct weft_descriptor written = {(uintptr_t)from, SLOT, actor->own}, read = {(uintptr_t)into, SLOT, actor->own};
+  int rc = weft_dlist_create(begin(actor), flight->peer, &slot, 1, &flight->remote);
+  if (!is_fine(actor, "dlist_create", rc, GONE))
+    return false;
+  if (rc != 0)
+    return true;
+  if (weft_dlist_create(actor->agent, WEFT_PEER_SELF, &written, 1, &flight->written) ||
+      weft_dlist_create(actor->agent, WEFT_PEER_SELF, &read, 1, &flight->read))
+    return fail_actor(actor, "dlist_create", weft_last_error());
+  return post(actor, flight, WEFT_TRANSFER_WRITE);
+}
+
+static bool verify(struct stage *stage, struct actor *actor, struct actor_flight *flight) {
+  const uint8_t *read = slot_of(actor, flight, true);
+  for (size_t i = 0; i < SLOT; i += sizeof flight->stamp)
+    if (memcmp(read + i, &flight->stamp, sizeof flight->stamp) != 0)
+      return fail_actor(actor, "read", "other bytes than the last write has left");
+  actor->verified++;
+  atomic_fetch_add(&stage->verified, 1);
+  return land(actor, flight);
+}
+
+// Waits a little for a flight, or cancels it, and goes on with it once its transfer has ended.
+static bool go_on(struct stage *stage, struct actor *actor, struct actor_flight *flight) {
+  begin(actor);
+  if (actor_draw(actor, 4) == 0 &&
+      !is_fine(actor, "cancel", weft_transfer_cancel(flight->transfer, actor_draw(actor, MOST_MS)), MAY(TIMEOUT)))
+    return false;
+  int rc = weft_transfer_wait(flight->transfer, actor_draw(actor, MOST_MS));
+  if (!is_fine(actor, "wait", rc, GONE | MAY(TIMEOUT) | MAY(CANCELED)))
+    return false;
+  if (rc == 1)
+    return true;
+  if (rc != 0) {
+    actor->failed++;
+    return land(actor, flight);
+  }
+  if (flight->state == FLIGHT_READS)
+    return verify(stage, actor, flight);
+  return free_transfer(actor, flight) && post(actor, flight, WEFT_TRANSFER_READ);
+}
+
+static bool fly(struct stage *stage, struct actor *actor) {
+  struct actor_flight *flight = &actor->flights[actor_draw(actor, ACTOR_FLIGHTS)];
+  return flight->state == FLIGHT_NONE ? take_off(actor, flight) : go_on(stage, actor, flight);
+}
+
+// --- lives ---
+
+static bool step(struct stage *stage, struct actor *actor) {
+  uint32_t drawn = actor_draw(actor, 100);
+  if (drawn < 10 && stage->store)
+    return drawn < 4 ? publish(actor) : drawn < 6 ? unpublish(actor) : fetch(actor);
+  return drawn < 17   ? meet(stage, actor)
+         : drawn < 23 ? tell(actor)
+         : drawn < 35 ? take_news(actor)
+         : drawn < 37 ? forget(actor)
+         : drawn < 39 ? lend_other_memory(actor)
+                      : fly(stage, actor);
+}
+
+static void close_agent(struct actor *actor) {
+  atomic_store(&actor->port, 0);
+  weft_agent_close(begin(actor));
+  is_fine(actor, "close", 0, 0);
+  for (uint32_t f = 0; f < ACTOR_FLIGHTS; f++)
+    land(actor, &actor->flights[f]);
+}
+
+bool actor_live(struct stage *stage, struct actor *actor, uint64_t until_ns, uint32_t least) {
+  actor->agent = NULL;
+  memset(actor->flights, 0, sizeof actor->flights);
+  memset(actor->heard, 0, sizeof actor->heard);
+  bool good = open_agent(stage, actor);
+  uint64_t latest_ns = clock_deadline_ms(ACTOR_LONGEST_MS);
+  while (good && (!clock_passed(until_ns) || (atomic_load(&stage->verified) < least && !clock_passed(latest_ns))))
+    good = step(stage, actor);
+  close_agent(actor);
+  return good && !actor->error[0];
+}
+
+// --- all of them ---
+
+void stage_set(struct stage *stage, const char *transport, uint64_t seed) {
+  print_message("seed %llu\n", (unsigned long long)seed);
+  memset(stage, 0, sizeof *stage);
+  stage->transport = transport;
+  for (uint32_t i = 0; i < ACTORS; i++) {
+    stage->actors[i].index = i;
+    stage->actors[i].random = random_mix(seed + i);
+  }
+}
+
+bool stage_report(struct stage *stage) {
+  bool good = true;
+  for (uint32_t i = 0; i < ACTORS; i++) {
+    struct actor *actor = &stage->actors[i];
+    print_message(
+        "actor %u: met %u, fetched %u, saw %u end; %u writes verified, %u transfers failed; longest call: %s, "
+        "%llu ms\n",
+        i, actor->met, actor->fetched, actor->ended, actor->verified, actor->failed, actor->longest,
+        (unsigned long long)(actor->longest_ns / 1000000));
+    if (actor->error[0])
+      print_error("actor %u: %s\n", i, actor->error);
+    good &= !actor->error[0];
+  }
+  return good;
+}

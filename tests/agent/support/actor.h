@@ -1,0 +1,68 @@
+// An actor: one agent after the other whose calls have next to no time. It meets others, publishes and fetches, writes,
+// reads back, cancels, invalidates its peers, and closes with everything in flight. Whatever was given up before, every
+// call has to end, with an error that its text names, and what a read finds in a slot has to be what the last write put
+// there.
+#ifndef TESTS_AGENT_ACTOR_H
+#define TESTS_AGENT_ACTOR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <weft/weft.h>
+
+enum {
+  ACTORS = 4,
+  ACTOR_FLIGHTS = 3,        // of an actor at a time
+  ACTOR_LONGEST_MS = 30000, // of a call, also on a loaded machine
+};
+
+// A write to a slot of a peer, then a read of it. Each flight of each actor has its own slot in every peer.
+struct actor_flight {
+  enum { FLIGHT_NONE, FLIGHT_WRITES, FLIGHT_READS } state;
+  weft_peer_t peer;
+  weft_dlist_t *written, *read, *remote;
+  weft_transfer_t *transfer;
+  uint64_t stamp; // that the slot is filled with
+};
+
+struct actor {
+  uint32_t index;
+  uint64_t random;
+  _Atomic uint16_t port; // of its agent; 0: there is none
+  weft_agent_t *agent;
+  weft_region_t lent, own;
+  uint8_t *lent_bytes, *own_bytes; // lent: a slot for each flight of each actor; own: slots that are written, and read
+  struct actor_flight flights[ACTOR_FLIGHTS];
+  uint64_t told; // number of its newest news
+  struct {
+    weft_peer_t peer;
+    uint64_t number;
+  } heard[ACTORS];                                // the newest news of each actor
+  uint32_t met, fetched, verified, failed, ended; // how many
+  uint64_t began_ns, longest_ns;                  // of a call, of the longest one
+  char longest[32];
+  char error[400];
+};
+
+// What all actors of a test share: threads of one process, or processes.
+struct stage {
+  const char *transport;
+  weft_store_t *store;  // NULL: they only meet by socket
+  atomic_uint verified; // writes, by all
+  struct actor actors[ACTORS];
+};
+
+// Fills a stage with actors that have not lived yet.
+void stage_set(struct stage *stage, const char *transport, uint64_t seed);
+
+// Lives once: opens an agent, does something at random until the time is over and `least` writes are verified by all,
+// up to ACTOR_LONGEST_MS, and closes it. False: something was wrong (`error`).
+bool actor_live(struct stage *stage, struct actor *actor, uint64_t until_ns, uint32_t least);
+
+uint32_t actor_draw(struct actor *actor, uint32_t below);
+
+// Prints what all have done, and each error. False: there was one.
+bool stage_report(struct stage *stage);
+
+#endif
