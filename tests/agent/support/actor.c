@@ -1,8 +1,12 @@
 // What an actor does: a random step after the other, with a look at what each call returns.
 #include "agent/support/actor.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cmocka_all.h"
@@ -63,12 +67,29 @@ static bool lend(struct actor *actor) {
   return is_fine(actor, "allocate", rc, 0);
 }
 
+// A file that only this agent uses, and that never has a name: an actor that is killed leaves none behind.
+static bool open_file(struct actor *actor) {
+  const char *folder = getenv("TMPDIR");
+  actor->fd = open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (actor->fd < 0) // a file system without such files
+    actor->fd = memfd_create("actor", MFD_CLOEXEC);
+  if (actor->fd < 0)
+    return fail_actor(actor, "open", strerror(errno));
+  struct weft_agent_memory file = WEFT_AGENT_MEMORY_INIT;
+  file.kind = WEFT_MEMORY_FILE;
+  file.flags = WEFT_MEMORY_FD | WEFT_MEMORY_NO_METADATA;
+  file.fd = actor->fd;
+  return is_fine(actor, "register", weft_agent_register(begin(actor), &file, &actor->file), 0);
+}
+
 static bool open_agent(struct stage *stage, struct actor *actor) {
   char name[16];
   snprintf(name, sizeof name, "actor %u", actor->index);
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.name = name;
-  options.transports = stage->transport;
+  char transports[32];
+  snprintf(transports, sizeof transports, "%s,file", stage->transport);
+  options.transports = transports;
   options.progress = actor_draw(actor, 4) ? WEFT_AGENT_PROGRESS_THREAD : WEFT_AGENT_PROGRESS_NONE;
   options.heartbeat_ms = 20;
   options.peer_timeout_ms = 20000;
@@ -77,7 +98,7 @@ static bool open_agent(struct stage *stage, struct actor *actor) {
   options.store = stage->store;
   options.prefix = "impatient/";
   begin(actor);
-  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(actor))
+  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(actor) || !open_file(actor))
     return false;
   void *bytes;
   int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, 2 * ACTOR_FLIGHTS * SLOT, -1, &actor->own, &bytes);
@@ -209,10 +230,14 @@ static uint8_t *slot_of(struct actor *actor, const struct actor_flight *flight, 
   return actor->own_bytes + ((size_t)(flight - actor->flights) * 2 + read) * SLOT;
 }
 
-// The slot of a flight in the memory that a peer lends, if it lends any at present.
+// The slot of a flight in this agent's file, or in the memory that a peer lends, if it lends any at present.
 static bool find_slot(struct actor *actor, const struct actor_flight *flight, struct weft_descriptor *slot) {
   struct weft_region_info info[4];
   uint32_t count = 0;
+  if (flight->peer == WEFT_PEER_SELF) {
+    *slot = (struct weft_descriptor){(uint64_t)(flight - actor->flights) * SLOT, SLOT, actor->file};
+    return true;
+  }
   if (weft_agent_regions(actor->agent, flight->peer, info, sizeof *info, 4, &count))
     return false;
   for (uint32_t i = 0; i < count && i < 4; i++) {
@@ -232,7 +257,7 @@ static bool post(struct actor *actor, struct actor_flight *flight, enum weft_tra
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
   struct news none = {0};
   options.timeout_ms = 1 + actor_draw(actor, MOST_MS << 3 * actor_draw(actor, 4));
-  if (op == WEFT_TRANSFER_WRITE && actor_draw(actor, 2)) {
+  if (op == WEFT_TRANSFER_WRITE && flight->peer != WEFT_PEER_SELF && actor_draw(actor, 2)) {
     options.notification = &none;
     options.notification_size = sizeof none;
   }
@@ -254,7 +279,7 @@ static bool post(struct actor *actor, struct actor_flight *flight, enum weft_tra
 
 static bool take_off(struct actor *actor, struct actor_flight *flight) {
   struct weft_descriptor slot;
-  flight->peer = some_peer(actor);
+  flight->peer = actor_draw(actor, 4) == 0 ? WEFT_PEER_SELF : some_peer(actor);
   if (!flight->peer || !find_slot(actor, flight, &slot))
     return true;
   uint8_t *from = slot_of(actor, flight, false), *into = slot_of(actor, flight, true);
@@ -328,10 +353,13 @@ static void close_agent(struct actor *actor) {
   is_fine(actor, "close", 0, 0);
   for (uint32_t f = 0; f < ACTOR_FLIGHTS; f++)
     land(actor, &actor->flights[f]);
+  if (actor->fd >= 0)
+    close(actor->fd);
 }
 
 bool actor_live(struct stage *stage, struct actor *actor, uint64_t until_ns, uint32_t least) {
   actor->agent = NULL;
+  actor->fd = -1;
   memset(actor->flights, 0, sizeof actor->flights);
   memset(actor->heard, 0, sizeof actor->heard);
   bool good = open_agent(stage, actor);

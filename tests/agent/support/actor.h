@@ -31,7 +31,8 @@ struct actor {
   uint64_t random;
   _Atomic uint16_t port; // of its agent; 0: there is none
   weft_agent_t *agent;
-  weft_region_t lent, own;
+  weft_region_t lent, own, file;
+  int fd;                          // of the file
   uint8_t *lent_bytes, *own_bytes; // lent: a slot for each flight of each actor; own: slots that are written, and read
   struct actor_flight flights[ACTOR_FLIGHTS];
   uint64_t told; // number of its newest news
