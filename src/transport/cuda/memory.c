@@ -132,8 +132,11 @@ static int import_cuda(struct cuda_peer *peer, const struct key *key, struct cud
   if (!shm_grant_holds(peer->shm, &key->grant))
     return fail(WEFT_ERR_UNREACHABLE, "that region was deregistered");
   remote->share = key->share;
-  if (!shm_peer_is_own(peer->shm))
-    remote->share.process = 0; // else the address in the key would be used as one of this process
+  // Another process's address must not be used as one of this process. A window is mapped once more in its own process,
+  // too: its owner may free it while this agent does not know yet that the region has gone, and a GPU's access to
+  // memory that is not mapped ends all work of the process on that GPU.
+  if (!shm_peer_is_own(peer->shm) || key->fd >= 0)
+    remote->share.process = 0;
   // The descriptor of a window has no path to open it by, so it is duplicated from its owner.
   return key->fd >= 0 ? shm_peer_descriptor(peer->shm, key->fd, &remote->fd) : 0;
 }

@@ -60,10 +60,9 @@ static bool is_fine(struct actor *actor, const char *call, int rc, uint32_t may)
 
 // --- what an actor does ---
 
-static bool lend(struct actor *actor) {
+static bool lend(struct stage *stage, struct actor *actor) {
   void *bytes;
-  int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, LENT, -1, &actor->lent, &bytes);
-  actor->lent_bytes = bytes;
+  int rc = weft_agent_allocate(begin(actor), stage->lent, LENT, 0, &actor->lent, &bytes);
   return is_fine(actor, "allocate", rc, 0);
 }
 
@@ -88,7 +87,7 @@ static bool open_agent(struct stage *stage, struct actor *actor) {
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.name = name;
   char transports[32];
-  snprintf(transports, sizeof transports, "%s,file", stage->transport);
+  snprintf(transports, sizeof transports, "%s%s,file", stage->lent == WEFT_MEMORY_CUDA ? "shm," : "", stage->transport);
   options.transports = transports;
   options.progress = actor_draw(actor, 4) ? WEFT_AGENT_PROGRESS_THREAD : WEFT_AGENT_PROGRESS_NONE;
   options.heartbeat_ms = 20;
@@ -98,7 +97,7 @@ static bool open_agent(struct stage *stage, struct actor *actor) {
   options.store = stage->store;
   options.prefix = "impatient/";
   begin(actor);
-  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(actor) || !open_file(actor))
+  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(stage, actor) || !open_file(actor))
     return false;
   void *bytes;
   int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, 2 * ACTOR_FLIGHTS * SLOT, -1, &actor->own, &bytes);
@@ -180,8 +179,8 @@ static bool forget(struct actor *actor) {
          is_fine(actor, "invalidate", weft_agent_invalidate(begin(actor), peer), MAY(PEER_LOST) | MAY(NOT_FOUND));
 }
 
-static bool lend_other_memory(struct actor *actor) {
-  return is_fine(actor, "deregister", weft_agent_deregister(begin(actor), actor->lent), 0) && lend(actor);
+static bool lend_other_memory(struct stage *stage, struct actor *actor) {
+  return is_fine(actor, "deregister", weft_agent_deregister(begin(actor), actor->lent), 0) && lend(stage, actor);
 }
 
 static bool take_news(struct actor *actor) {
@@ -343,7 +342,7 @@ static bool step(struct stage *stage, struct actor *actor) {
          : drawn < 23 ? tell(actor)
          : drawn < 35 ? take_news(actor)
          : drawn < 37 ? forget(actor)
-         : drawn < 39 ? lend_other_memory(actor)
+         : drawn < 39 ? lend_other_memory(stage, actor)
                       : fly(stage, actor);
 }
 
@@ -376,6 +375,7 @@ void stage_set(struct stage *stage, const char *transport, uint64_t seed) {
   print_message("seed %llu\n", (unsigned long long)seed);
   memset(stage, 0, sizeof *stage);
   stage->transport = transport;
+  stage->lent = strcmp(transport, "cuda") == 0 ? WEFT_MEMORY_CUDA : WEFT_MEMORY_HOST;
   for (uint32_t i = 0; i < ACTORS; i++) {
     stage->actors[i].index = i;
     stage->actors[i].random = random_mix(seed + i);

@@ -31,9 +31,9 @@ struct actor {
   uint64_t random;
   _Atomic uint16_t port; // of its agent; 0: there is none
   weft_agent_t *agent;
-  weft_region_t lent, own, file;
-  int fd;                          // of the file
-  uint8_t *lent_bytes, *own_bytes; // lent: a slot for each flight of each actor; own: slots that are written, and read
+  weft_region_t lent, own, file; // lent: a slot for each flight of each actor
+  int fd;                        // of the file
+  uint8_t *own_bytes;            // [ACTOR_FLIGHTS][2] slots that are written to others, and read from them
   struct actor_flight flights[ACTOR_FLIGHTS];
   uint64_t told; // number of its newest news
   struct {
@@ -48,7 +48,8 @@ struct actor {
 
 // What all actors of a test share: threads of one process, or processes.
 struct stage {
-  const char *transport;
+  const char *transport; // the actors lend memory of a GPU over cuda, and host memory over others
+  enum weft_memory_kind lent;
   weft_store_t *store;  // NULL: they only meet by socket
   atomic_uint verified; // writes, by all
   struct actor actors[ACTORS];
