@@ -51,7 +51,7 @@ struct stage {
   const char *transport; // the actors lend memory of a GPU over cuda, and host memory over others
   enum weft_memory_kind lent;
   weft_store_t *store;  // NULL: they only meet by socket
-  atomic_uint verified; // writes, by all
+  atomic_uint verified; // writes to peers, by all
   struct actor actors[ACTORS];
 };
 
