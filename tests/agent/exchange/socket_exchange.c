@@ -124,7 +124,7 @@ static void test_itself(void **state) {
 }
 
 static struct {
-  weft_agent_t *agent;
+  _Atomic(weft_agent_t *) agent; // NULL: none
   weft_peer_t peer;
 } ending; // what agent_blob_read() invalidates first
 
@@ -132,8 +132,7 @@ int __real_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, s
 int __wrap_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description);
 
 int __wrap_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description) {
-  weft_agent_t *agent = ending.agent;
-  ending.agent = NULL;
+  weft_agent_t *agent = atomic_exchange(&ending.agent, NULL);
   if (agent)
     assert_int_equal(weft_agent_invalidate(agent, ending.peer), 0);
   return __real_agent_blob_read(blob, size, seal, description);
@@ -147,7 +146,7 @@ static void test_an_update_of_a_peer_that_ends(void **state) {
   meet_caller(&caller, "caller", meet_token);
   ending.peer = meet(&caller, &listener);
   crowd_await(&listener, LOADED, "caller", 1);
-  ending.agent = caller.agent;
+  atomic_store(&ending.agent, caller.agent);
   weft_region_t region;
   void *memory;
   assert_int_equal(weft_agent_allocate(listener.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
