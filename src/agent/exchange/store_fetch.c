@@ -143,8 +143,11 @@ static int load(struct agent_store_thread *store_thread, const struct store_name
   else if (alive && !same)
     agent_peer_end(store_thread->agent, name->peer, WEFT_AGENT_EVENT_PEER_LEFT,
                    "another incarnation has its name in the store");
+  weft_peer_t only = alive && same && !asked ? name->peer : 0;
   if (!err && (alive || asked || !same))
-    err = agent_adopt(store_thread->agent, description, 0, peer);
+    err = agent_adopt(store_thread->agent, description, only, peer);
+  if (err && only && !lives(store_thread->agent, only))
+    err = 0; // it has ended just now
   free(description);
   return err;
 }

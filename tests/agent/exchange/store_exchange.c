@@ -276,6 +276,7 @@ int main(void) {
       cmocka_unit_test(store_removal_of_own_only),
       cmocka_unit_test(store_removal_foreign_keys),
       cmocka_unit_test(store_replacement_invalidated),
+      cmocka_unit_test(store_replacement_invalidated_meanwhile),
       cmocka_unit_test(store_replacement_invalidated_and_fetched),
       cmocka_unit_test(store_outage_empty),
       cmocka_unit_test(store_outage_kept),

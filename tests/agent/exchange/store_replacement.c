@@ -1,9 +1,11 @@
 // Peers that were invalidated or killed, and are fetched again.
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "agent/exchange/support/store_agent.h"
 #include "agent/exchange/support/store_kind.h"
 #include "agent/exchange/support/store_suite.h"
+#include "agent/peer/load.h"
 #include "cmocka_all.h"
 
 // Two agents on one store, of which the second has fetched the first.
@@ -42,6 +44,39 @@ void store_replacement_invalidated(void **state) {
   assert_int_equal(crowd_count(&couple.b, LOADED, "a"), 1);
   weft_peer_t again = store_agent_fetch(&couple.b, "a"); // asked for, it comes
   assert_true(again != couple.peer);
+  assert_int_equal(store_agent_count_regions(&couple.b, again), 1);
+  crowd_close(&witness);
+  couple_close();
+}
+
+static _Atomic(weft_agent_t *) invalidating; // what invalidates its peer before it adopts the next description
+
+int __real_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
+                       weft_peer_t *peer);
+int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
+                       weft_peer_t *peer);
+
+int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
+                       weft_peer_t *peer) {
+  weft_agent_t *expected = agent;
+  if (atomic_compare_exchange_strong(&invalidating, &expected, NULL))
+    assert_int_equal(weft_agent_invalidate(agent, couple.peer), 0);
+  return __real_agent_adopt(agent, description, only, peer);
+}
+
+// The peer is invalidated while a change of its key is being read: that does not bring it back either.
+void store_replacement_invalidated_meanwhile(void **state) {
+  (void)state;
+  couple_open();
+  static struct crowd_member witness;
+  store_agent_open(&witness, "witness", couple.store);
+  store_agent_publish(&witness);
+  atomic_store(&invalidating, couple.b.agent);
+  store_agent_allocate(&couple.a);
+  crowd_await(&couple.b, LEFT, "a", 1);
+  store_agent_fetch(&couple.b, "witness"); // after this, the change has been read
+  assert_int_equal(crowd_count(&couple.b, LOADED, "a"), 1);
+  weft_peer_t again = store_agent_fetch(&couple.b, "a");
   assert_int_equal(store_agent_count_regions(&couple.b, again), 1);
   crowd_close(&witness);
   couple_close();

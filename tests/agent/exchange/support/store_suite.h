@@ -10,6 +10,7 @@ void store_removal_of_own_only(void **state);
 void store_removal_foreign_keys(void **state);
 // store_replacement.c
 void store_replacement_invalidated(void **state);
+void store_replacement_invalidated_meanwhile(void **state);
 void store_replacement_invalidated_and_fetched(void **state);
 void store_replacement_restarted(void **state);
 // store_outage.c
