@@ -105,6 +105,12 @@ void connection_end(struct agent_connection *connection, int err, const char *wh
                    err == 0 ? WEFT_AGENT_EVENT_PEER_LEFT : WEFT_AGENT_EVENT_PEER_LOST, connection->why);
 }
 
+void connection_say_goodbye(struct agent_connection *connection, int err, const char *why) {
+  if (connection->state >= CONNECTION_WANTS_PROOF)
+    connection_send(connection, CONNECTION_GOODBYE, NULL, 0);
+  connection_end(connection, err, why);
+}
+
 void connection_drop_shown(struct agent_connection *connection) {
   connection_sockets(connection)->held -= connection->shown.size;
   text_free(&connection->shown);

@@ -94,6 +94,9 @@ struct agent_connection *connection_start(struct agent_services *services, int f
 // Ends the connection: closes the socket, and ends the peer, if it is known. The connection is freed later, unless a
 // caller waits for it.
 void connection_end(struct agent_connection *connection, int err, const char *why);
+// The same after a goodbye, if the handshake has come that far.
+void connection_say_goodbye(struct agent_connection *connection, int err, const char *why);
+#define CONNECTION_PEER_ENDED "the peer has ended since the two have met"
 // Frees a connection that has ended.
 void connection_free(struct agent_connection *connection);
 

@@ -91,17 +91,11 @@ void socket_exchange_update(struct agent_services *services) {
   connection->update_due |= connection->published;
 }
 
-static void send_goodbye(struct agent_connection *connection, int err, const char *why) {
-  if (connection->state >= CONNECTION_WANTS_PROOF)
-    connection_send(connection, CONNECTION_GOODBYE, NULL, 0);
-  connection_end(connection, err, why);
-}
-
 // The reason is for a call of weft_agent_meet() that has not seen yet that the two have met.
 void socket_exchange_end(struct agent_life *life) {
   struct agent_connection *connection;
   while ((connection = LIST_FIRST(&life->connections)))
-    send_goodbye(connection, WEFT_ERR_PEER_LOST, "the peer has ended since the two have met");
+    connection_say_goodbye(connection, WEFT_ERR_PEER_LOST, CONNECTION_PEER_ENDED);
 }
 
 // Connections on which the goodbye was sent end, too; the others have no peer any more to which to send it.
@@ -112,7 +106,7 @@ void socket_exchange_leave(struct agent_services *services) {
   struct agent_connection *connection;
   while ((connection = TAILQ_FIRST(&services->sockets->connections))) {
     connection_set_peer(connection, 0);
-    send_goodbye(connection, WEFT_ERR_CANCELED, "this agent closes");
+    connection_say_goodbye(connection, WEFT_ERR_CANCELED, "this agent closes");
   }
 }
 

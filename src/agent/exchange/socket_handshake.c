@@ -3,6 +3,7 @@
 #include "agent/exchange/socket_connection.h"
 #include "agent/metadata/describe.h"
 #include "agent/peer/load.h"
+#include "agent/peer/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,6 +59,14 @@ static uint32_t count_connections(weft_agent_t *agent, weft_peer_t peer) {
   return count;
 }
 
+static bool has_ended(const struct agent_connection *connection) {
+  struct agent_peer *peer;
+  pthread_mutex_lock(&connection->agent->lock);
+  bool ended = connection->peer != 0 && agent_peer_living(connection->agent, connection->peer, &peer) != 0;
+  pthread_mutex_unlock(&connection->agent->lock);
+  return ended;
+}
+
 // Loads metadata of the other side, which has proved that the metadata is its own. False: this has ended the
 // connection.
 static bool adopt(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
@@ -70,15 +79,13 @@ static bool adopt(struct agent_connection *connection, const uint8_t *bytes, siz
   }
   if (!err && connection->peer == 0 && count_connections(connection->agent, peer) >= MAX_OF_PEER)
     err = fail(WEFT_ERR_LIMIT, "the two have %d connections already", MAX_OF_PEER);
-  if (err && connection->has_life && !liveness_of(connection->agent, connection->peer))
-    return true; // the peer has ended meanwhile: housekeeping is about to say goodbye on this connection
-  if (err) {
-    refuse(connection, err, weft_last_error());
-    return false;
-  }
-  if (connection->peer == 0)
+  if (!err && connection->peer == 0)
     connection_set_peer(connection, peer);
-  return true;
+  if (has_ended(connection)) // meanwhile, by a call or by other news
+    connection_say_goodbye(connection, WEFT_ERR_PEER_LOST, CONNECTION_PEER_ENDED);
+  else if (err)
+    refuse(connection, err, weft_last_error());
+  return connection->state != CONNECTION_ENDED;
 }
 
 static void open_it(struct agent_connection *connection) {

@@ -10,6 +10,7 @@
 
 #include "agent/exchange/support/meeting.h"
 #include "agent/metadata/describe.h"
+#include "agent/peer/load.h"
 #include "base/fail.h"
 #include "cmocka_all.h"
 #include "secure/tls.h"
@@ -152,6 +153,42 @@ static void test_an_update_of_a_peer_that_ends(void **state) {
   assert_int_equal(weft_agent_allocate(listener.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
   crowd_await(&listener, LEFT, "caller", 1);
   crowd_await(&caller, LEFT, "listener", 1);
+  assert_int_equal(crowd_count(&listener, LOST, NULL) + crowd_count(&caller, LOST, NULL), 0);
+  crowd_close(&caller);
+  crowd_close(&listener);
+}
+
+static _Atomic(weft_agent_t *) invalidating; // what invalidates the next peer that it adopts
+
+int __real_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
+                       weft_peer_t *peer);
+int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
+                       weft_peer_t *peer);
+
+int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
+                       weft_peer_t *peer) {
+  weft_agent_t *expected = agent;
+  int rc = __real_agent_adopt(agent, description, only, peer);
+  if (rc == 0 && atomic_compare_exchange_strong(&invalidating, &expected, NULL))
+    assert_int_equal(weft_agent_invalidate(agent, *peer), 0);
+  return rc;
+}
+
+// A peer ends as soon as it is one: the connection ends with it, and the call says so.
+static void test_a_peer_that_ends_at_once(void **state) {
+  (void)state;
+  enum { ROUNDS = 10 };
+  static struct crowd_member listener, caller;
+  meet_listener(&listener, "listener", "127.0.0.1:0");
+  meet_caller(&caller, "caller", meet_token);
+  weft_peer_t peer;
+  for (size_t i = 1; i <= ROUNDS; i++) {
+    atomic_store(&invalidating, i % 2 ? caller.agent : listener.agent);
+    assert_int_equal(meet_at(&caller, meet_port(&listener), SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PEER_LOST);
+    crowd_await(&listener, LEFT, "caller", i);
+  }
+  peer = meet(&caller, &listener);
+  assert_int_equal(weft_agent_check(caller.agent, peer), 0);
   assert_int_equal(crowd_count(&listener, LOST, NULL) + crowd_count(&caller, LOST, NULL), 0);
   crowd_close(&caller);
   crowd_close(&listener);
@@ -479,6 +516,7 @@ static int run(void) {
       cmocka_unit_test(test_many_learn_at_once),
       cmocka_unit_test(test_itself),
       cmocka_unit_test(test_an_update_of_a_peer_that_ends),
+      cmocka_unit_test(test_a_peer_that_ends_at_once),
       cmocka_unit_test(test_a_transport_that_comes_later),
       cmocka_unit_test(test_ipv6),
       cmocka_unit_test(test_each_calls),
