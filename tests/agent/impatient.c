@@ -15,28 +15,28 @@ enum {
 
 static const char *transport = "shm";
 static uint32_t most_life_ms = 150;
-static struct stage stage;
+static struct actors actors;
 
 static void *live(void *arg) {
   struct actor *actor = arg;
   bool good = true;
   for (uint32_t life = 1; life <= LIVES && good; life++)
-    good = actor_live(&stage, actor, clock_deadline_ms(actor_draw(actor, most_life_ms)), life == LIVES ? LEAST : 0);
+    good = actor_live(&actors, actor, clock_deadline_ms(actor_draw(actor, most_life_ms)), life == LIVES ? LEAST : 0);
   return NULL;
 }
 
-static void whatever_is_given_up_leaves_nothing_behind(void **state) {
+static void calls_end_and_writes_arrive(void **state) {
   (void)state;
   pthread_t threads[ACTORS];
-  stage_set(&stage, transport, random_id());
-  assert_int_equal(weft_store_open_local(&stage.store), 0);
+  actors_init(&actors, transport, random_id());
+  assert_int_equal(weft_store_open_local(&actors.store), 0);
   for (uint32_t i = 0; i < ACTORS; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, live, &stage.actors[i]), 0);
+    assert_int_equal(pthread_create(&threads[i], NULL, live, &actors.list[i]), 0);
   for (uint32_t i = 0; i < ACTORS; i++)
     pthread_join(threads[i], NULL);
-  weft_store_close(stage.store);
-  assert_true(stage_report(&stage));
-  assert_true(atomic_load(&stage.verified) >= LEAST);
+  weft_store_close(actors.store);
+  assert_true(actors_report(&actors));
+  assert_true(atomic_load(&actors.verified) >= LEAST);
 }
 
 int main(int argc, char **argv) {
@@ -44,6 +44,6 @@ int main(int argc, char **argv) {
     transport = argv[1];
     most_life_ms = 600; // a network takes longer to connect
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(whatever_is_given_up_leaves_nothing_behind)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(calls_end_and_writes_arrive)};
   return cmocka_run_group_tests_name("agent_impatient", tests, NULL, NULL);
 }

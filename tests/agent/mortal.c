@@ -15,32 +15,32 @@
 #include "support/wait.h"
 
 enum {
-  BLOWS = SUPPORT_SANITIZED ? 20 : 30, // kills and stops
-  LEAST = 20,                          // writes that all together verify
+  FAULTS = SUPPORT_SANITIZED ? 20 : 30, // kills and stops
+  LEAST = 20,                           // writes that all together verify
   MOST_STOP_MS = 100,
 };
 
 static const char *transport = "shm";
 static uint32_t most_life_ms = 300;
 
-struct play {
-  struct stage stage;
+struct shared {
+  struct actors actors;
   atomic_bool over;
 };
 
-static struct play *play;
+static struct shared *shared;
 static pid_t processes[ACTORS];
 
 static void be_actor(struct actor *actor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   bool good = true;
-  while (good && !atomic_load(&play->over))
-    good = actor_live(&play->stage, actor, clock_deadline_ms(actor_draw(actor, most_life_ms)), 0);
+  while (good && !atomic_load(&shared->over))
+    good = actor_live(&shared->actors, actor, clock_deadline_ms(actor_draw(actor, most_life_ms)), 0);
   _exit(good ? 0 : 1);
 }
 
 static void start(uint32_t i) {
-  struct actor *actor = &play->stage.actors[i];
+  struct actor *actor = &shared->actors.list[i];
   actor->random = random_mix(actor->random);
   atomic_store(&actor->port, 0);
   processes[i] = fork();
@@ -50,7 +50,7 @@ static void start(uint32_t i) {
 }
 
 // Kills the actor, or stops it for a while. False: it had ended by itself.
-static bool strike(uint32_t i, uint64_t drawn) {
+static bool inject_fault(uint32_t i, uint64_t drawn) {
   int status = 0;
   if (drawn % 4 == 0) {
     kill(processes[i], SIGSTOP);
@@ -68,7 +68,7 @@ static bool strike(uint32_t i, uint64_t drawn) {
 
 static bool end_all(void) {
   bool good = true;
-  atomic_store(&play->over, true);
+  atomic_store(&shared->over, true);
   for (uint32_t i = 0; i < ACTORS; i++) {
     int status = 0;
     assert_int_equal(waitpid(processes[i], &status, 0), processes[i]);
@@ -81,25 +81,25 @@ static bool end_all(void) {
 
 static bool has_verified(void *arg) {
   (void)arg;
-  return atomic_load(&play->stage.verified) >= LEAST;
+  return atomic_load(&shared->actors.verified) >= LEAST;
 }
 
-static void the_living_do_not_mind_the_dead(void **state) {
+static void live_agents_go_on_while_others_are_killed_and_stopped(void **state) {
   (void)state;
-  play = mmap(NULL, sizeof *play, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  assert_true(play != MAP_FAILED);
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_true(shared != MAP_FAILED);
   uint64_t random = random_id();
-  stage_set(&play->stage, transport, random);
+  actors_init(&shared->actors, transport, random);
   for (uint32_t i = 0; i < ACTORS; i++)
     start(i);
   bool good = true;
-  for (uint32_t i = 0; i < BLOWS && good; i++) {
+  for (uint32_t i = 0; i < FAULTS && good; i++) {
     usleep((useconds_t)(random_next(&random) % (most_life_ms * 1000)) / 2);
-    good = strike((uint32_t)(random_next(&random) % ACTORS), random_next(&random));
+    good = inject_fault((uint32_t)(random_next(&random) % ACTORS), random_next(&random));
   }
   support_wait(has_verified, NULL, SUPPORT_DEADLINE_MS);
   good &= end_all();
-  good &= stage_report(&play->stage);
+  good &= actors_report(&shared->actors);
   assert_true(good);
   assert_true(has_verified(NULL));
 }
@@ -109,6 +109,6 @@ int main(int argc, char **argv) {
     transport = argv[1];
     most_life_ms = 900; // a network takes longer to connect
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_living_do_not_mind_the_dead)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(live_agents_go_on_while_others_are_killed_and_stopped)};
   return cmocka_run_group_tests_name("agent_mortal", tests, NULL, NULL);
 }

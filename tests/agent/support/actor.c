@@ -1,4 +1,4 @@
-// What an actor does: a random step after the other, with a look at what each call returns.
+// What an actor does: one random step after the other. What each call returns is checked.
 #include "agent/support/actor.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "base/time/clock.h"
 
 enum {
-  SLOT = 24 << 10, // bytes of a flight
-  LENT = ACTORS * ACTOR_FLIGHTS * SLOT,
+  SLOT = 24 << 10, // bytes of a round trip
+  LENT = ACTORS * ACTOR_TRIPS * SLOT,
   MOST_MS = 4,
 };
 
@@ -29,7 +29,7 @@ enum { HAS_FILE = true };
 #endif
 
 // A notification: those of one agent arrive in the order of their numbers.
-struct news {
+struct numbered {
   uint64_t actor, number;
 };
 
@@ -68,9 +68,9 @@ static bool is_fine(struct actor *actor, const char *call, int rc, uint32_t may)
 
 // --- what an actor does ---
 
-static bool lend(struct stage *stage, struct actor *actor) {
+static bool lend(struct actors *actors, struct actor *actor) {
   void *bytes;
-  int rc = weft_agent_allocate(begin(actor), stage->lent, LENT, 0, &actor->lent, &bytes);
+  int rc = weft_agent_allocate(begin(actor), actors->lent, LENT, 0, &actor->lent, &bytes);
   return is_fine(actor, "allocate", rc, 0);
 }
 
@@ -91,13 +91,13 @@ static bool open_file(struct actor *actor) {
   return is_fine(actor, "register", weft_agent_register(begin(actor), &file, &actor->file), 0);
 }
 
-static bool open_agent(struct stage *stage, struct actor *actor) {
+static bool open_agent(struct actors *actors, struct actor *actor) {
   char name[16];
   snprintf(name, sizeof name, "actor %u", actor->index);
   struct weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   options.name = name;
   char transports[32];
-  snprintf(transports, sizeof transports, "%s%s%s", stage->lent == WEFT_MEMORY_CUDA ? "shm," : "", stage->transport,
+  snprintf(transports, sizeof transports, "%s%s%s", actors->lent == WEFT_MEMORY_CUDA ? "shm," : "", actors->transport,
            HAS_FILE ? ",file" : "");
   options.transports = transports;
   options.progress = actor_draw(actor, 4) ? WEFT_AGENT_PROGRESS_THREAD : WEFT_AGENT_PROGRESS_NONE;
@@ -105,13 +105,13 @@ static bool open_agent(struct stage *stage, struct actor *actor) {
   options.peer_timeout_ms = 20000;
   options.listen = "127.0.0.1:0";
   options.token = "a token of impatient agents";
-  options.store = stage->store;
+  options.store = actors->store;
   options.prefix = "impatient/";
   begin(actor);
-  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(stage, actor) || !open_file(actor))
+  if (!is_fine(actor, "open", weft_agent_open(&actor->agent, &options), 0) || !lend(actors, actor) || !open_file(actor))
     return false;
   void *bytes;
-  int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, 2 * ACTOR_FLIGHTS * SLOT, -1, &actor->own, &bytes);
+  int rc = weft_agent_allocate(begin(actor), WEFT_MEMORY_HOST, 2 * ACTOR_TRIPS * SLOT, -1, &actor->own, &bytes);
   uint16_t port = 0;
   if (!is_fine(actor, "allocate", rc, 0) || weft_agent_port(actor->agent, &port))
     return fail_actor(actor, "port", "none");
@@ -130,9 +130,9 @@ static uint32_t another(struct actor *actor) {
 }
 
 // EXISTS: an earlier agent of the other actor is still known.
-static bool meet(struct stage *stage, struct actor *actor) {
+static bool meet(struct actors *actors, struct actor *actor) {
   uint32_t other = another(actor);
-  uint16_t port = atomic_load(&stage->actors[other].port);
+  uint16_t port = atomic_load(&actors->list[other].port);
   if (port == 0) {
     usleep(100);
     return true;
@@ -175,26 +175,26 @@ static weft_peer_t some_peer(struct actor *actor) {
   return peers[actor_draw(actor, count < 2 * ACTORS ? count : 2 * ACTORS)];
 }
 
-static bool tell(struct actor *actor) {
+static bool notify(struct actor *actor) {
   weft_peer_t peer = some_peer(actor);
   if (!peer)
     return true;
-  struct news news = {actor->index, ++actor->told};
-  int rc = weft_agent_notify(begin(actor), peer, &news, sizeof news);
+  struct numbered content = {actor->index, ++actor->last_sent};
+  int rc = weft_agent_notify(begin(actor), peer, &content, sizeof content);
   return is_fine(actor, "notify", rc, MAY(BUSY) | MAY(PEER_LOST) | MAY(NOT_FOUND));
 }
 
-static bool forget(struct actor *actor) {
+static bool invalidate(struct actor *actor) {
   weft_peer_t peer = some_peer(actor);
   return !peer ||
          is_fine(actor, "invalidate", weft_agent_invalidate(begin(actor), peer), MAY(PEER_LOST) | MAY(NOT_FOUND));
 }
 
-static bool lend_other_memory(struct stage *stage, struct actor *actor) {
-  return is_fine(actor, "deregister", weft_agent_deregister(begin(actor), actor->lent), 0) && lend(stage, actor);
+static bool lend_anew(struct actors *actors, struct actor *actor) {
+  return is_fine(actor, "deregister", weft_agent_deregister(begin(actor), actor->lent), 0) && lend(actors, actor);
 }
 
-static bool take_news(struct actor *actor) {
+static bool take_notifications(struct actor *actor) {
   struct weft_notification taken[8];
   uint32_t count;
   if (!is_fine(actor, "progress", weft_agent_progress(begin(actor), NULL), 0))
@@ -202,16 +202,16 @@ static bool take_news(struct actor *actor) {
   if (!is_fine(actor, "notifications", weft_agent_notifications(begin(actor), taken, 8, &count), 0))
     return false;
   for (uint32_t i = 0; i < count; i++) {
-    struct news news;
-    if (taken[i].size != sizeof news)
+    struct numbered content;
+    if (taken[i].size != sizeof content)
       return fail_actor(actor, "notifications", "one of another size");
-    memcpy(&news, taken[i].bytes, sizeof news);
-    if (news.actor >= ACTORS || news.number == 0)
+    memcpy(&content, taken[i].bytes, sizeof content);
+    if (content.actor >= ACTORS || content.number == 0)
       continue; // of a transfer
-    if (actor->heard[news.actor].peer == taken[i].peer && actor->heard[news.actor].number >= news.number)
+    if (actor->received[content.actor].peer == taken[i].peer && actor->received[content.actor].number >= content.number)
       return fail_actor(actor, "notifications", "out of order, or twice");
-    actor->heard[news.actor].peer = taken[i].peer;
-    actor->heard[news.actor].number = news.number;
+    actor->received[content.actor].peer = taken[i].peer;
+    actor->received[content.actor].number = content.number;
   }
   struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
   while (weft_agent_next_event(actor->agent, &event) == 1)
@@ -219,40 +219,40 @@ static bool take_news(struct actor *actor) {
   return true;
 }
 
-// --- flights ---
+// --- round trips ---
 
-static bool free_transfer(struct actor *actor, struct actor_flight *flight) {
-  int rc = weft_transfer_free(flight->transfer);
-  flight->transfer = NULL;
+static bool free_transfer(struct actor *actor, struct round_trip *trip) {
+  int rc = weft_transfer_free(trip->transfer);
+  trip->transfer = NULL;
   return rc == 0 || fail_actor(actor, "transfer_free", weft_last_error());
 }
 
 // The transfer has ended, or its agent has closed.
-static bool land(struct actor *actor, struct actor_flight *flight) {
-  bool freed = free_transfer(actor, flight);
-  if (weft_dlist_free(flight->written) || weft_dlist_free(flight->read) || weft_dlist_free(flight->remote))
+static bool end_trip(struct actor *actor, struct round_trip *trip) {
+  bool freed = free_transfer(actor, trip);
+  if (weft_dlist_free(trip->written) || weft_dlist_free(trip->read) || weft_dlist_free(trip->remote))
     freed = fail_actor(actor, "dlist_free", weft_last_error());
-  memset(flight, 0, sizeof *flight);
+  memset(trip, 0, sizeof *trip);
   return freed;
 }
 
-static uint8_t *slot_of(struct actor *actor, const struct actor_flight *flight, bool read) {
-  return actor->own_bytes + ((size_t)(flight - actor->flights) * 2 + read) * SLOT;
+static uint8_t *slot_of(struct actor *actor, const struct round_trip *trip, bool read) {
+  return actor->own_bytes + ((size_t)(trip - actor->trips) * 2 + read) * SLOT;
 }
 
-// The slot of a flight in this agent's file, or in the memory that a peer lends, if it lends any at present.
-static bool find_slot(struct actor *actor, const struct actor_flight *flight, struct weft_descriptor *slot) {
+// The slot of a trip in this agent's file, or in the memory that a peer lends, if it lends any at present.
+static bool find_slot(struct actor *actor, const struct round_trip *trip, struct weft_descriptor *slot) {
   struct weft_region_info info[4];
   uint32_t count = 0;
-  if (flight->peer == WEFT_PEER_SELF) {
-    *slot = (struct weft_descriptor){(uint64_t)(flight - actor->flights) * SLOT, SLOT, actor->file};
+  if (trip->peer == WEFT_PEER_SELF) {
+    *slot = (struct weft_descriptor){(uint64_t)(trip - actor->trips) * SLOT, SLOT, actor->file};
     return true;
   }
-  if (weft_agent_regions(actor->agent, flight->peer, info, sizeof *info, 4, &count))
+  if (weft_agent_regions(actor->agent, trip->peer, info, sizeof *info, 4, &count))
     return false;
   for (uint32_t i = 0; i < count && i < 4; i++) {
     if (info[i].length == LENT) {
-      uint64_t at = ((uint64_t)actor->index * ACTOR_FLIGHTS + (uint64_t)(flight - actor->flights)) * SLOT;
+      uint64_t at = ((uint64_t)actor->index * ACTOR_TRIPS + (uint64_t)(trip - actor->trips)) * SLOT;
       *slot = (struct weft_descriptor){info[i].address + at, SLOT, info[i].region};
       return true;
     }
@@ -262,142 +262,142 @@ static bool find_slot(struct actor *actor, const struct actor_flight *flight, st
 
 enum { GONE = MAY(PEER_LOST) | MAY(NOT_FOUND) | MAY(UNREACHABLE) };
 
-// Makes and posts the flight's next transfer. Whatever the peer lacks by now ends the flight.
-static bool post(struct actor *actor, struct actor_flight *flight, enum weft_transfer_op op) {
+// Makes and posts the trip's next transfer. Whatever the peer lacks by now ends the trip.
+static bool post(struct actor *actor, struct round_trip *trip, enum weft_transfer_op op) {
   struct weft_transfer_options options = WEFT_TRANSFER_OPTIONS_INIT;
-  struct news none = {0};
+  struct numbered none = {0};
   options.timeout_ms = 1 + actor_draw(actor, MOST_MS << 3 * actor_draw(actor, 4));
-  if (op == WEFT_TRANSFER_WRITE && flight->peer != WEFT_PEER_SELF && actor_draw(actor, 2)) {
+  if (op == WEFT_TRANSFER_WRITE && trip->peer != WEFT_PEER_SELF && actor_draw(actor, 2)) {
     options.notification = &none;
     options.notification_size = sizeof none;
   }
-  int rc = weft_transfer_create(begin(actor), op, op == WEFT_TRANSFER_READ ? flight->read : flight->written,
-                                flight->remote, &options, &flight->transfer);
+  int rc = weft_transfer_create(begin(actor), op, op == WEFT_TRANSFER_READ ? trip->read : trip->written, trip->remote,
+                                &options, &trip->transfer);
   if (!is_fine(actor, "transfer_create", rc, GONE))
     return false;
   if (rc == 0) {
     begin(actor);
-    rc = weft_transfer_post(flight->transfer);
+    rc = weft_transfer_post(trip->transfer);
     if (!is_fine(actor, "transfer_post", rc, GONE | MAY(BUSY)))
       return false;
   }
   if (rc != 0)
-    return land(actor, flight);
-  flight->state = op == WEFT_TRANSFER_READ ? FLIGHT_READS : FLIGHT_WRITES;
+    return end_trip(actor, trip);
+  trip->state = op == WEFT_TRANSFER_READ ? TRIP_READS : TRIP_WRITES;
   return true;
 }
 
-static bool take_off(struct actor *actor, struct actor_flight *flight) {
+static bool begin_trip(struct actor *actor, struct round_trip *trip) {
   struct weft_descriptor slot;
-  flight->peer = HAS_FILE && actor_draw(actor, 4) == 0 ? WEFT_PEER_SELF : some_peer(actor);
-  if (!flight->peer || !find_slot(actor, flight, &slot))
+  trip->peer = HAS_FILE && actor_draw(actor, 4) == 0 ? WEFT_PEER_SELF : some_peer(actor);
+  if (!trip->peer || !find_slot(actor, trip, &slot))
     return true;
-  uint8_t *from = slot_of(actor, flight, false), *into = slot_of(actor, flight, true);
-  flight->stamp = random_next(&actor->random);
-  for (size_t i = 0; i < SLOT; i += sizeof flight->stamp)
-    memcpy(from + i, &flight->stamp, sizeof flight->stamp);
+  uint8_t *from = slot_of(actor, trip, false), *into = slot_of(actor, trip, true);
+  trip->stamp = random_next(&actor->random);
+  for (size_t i = 0; i < SLOT; i += sizeof trip->stamp)
+    memcpy(from + i, &trip->stamp, sizeof trip->stamp);
   struct weft_descriptor written = {(uintptr_t)from, SLOT, actor->own}, read = {(uintptr_t)into, SLOT, actor->own};
-  int rc = weft_dlist_create(begin(actor), flight->peer, &slot, 1, &flight->remote);
+  int rc = weft_dlist_create(begin(actor), trip->peer, &slot, 1, &trip->remote);
   if (!is_fine(actor, "dlist_create", rc, GONE))
     return false;
   if (rc != 0)
     return true;
-  if (weft_dlist_create(actor->agent, WEFT_PEER_SELF, &written, 1, &flight->written) ||
-      weft_dlist_create(actor->agent, WEFT_PEER_SELF, &read, 1, &flight->read))
+  if (weft_dlist_create(actor->agent, WEFT_PEER_SELF, &written, 1, &trip->written) ||
+      weft_dlist_create(actor->agent, WEFT_PEER_SELF, &read, 1, &trip->read))
     return fail_actor(actor, "dlist_create", weft_last_error());
-  return post(actor, flight, WEFT_TRANSFER_WRITE);
+  return post(actor, trip, WEFT_TRANSFER_WRITE);
 }
 
-static bool verify(struct stage *stage, struct actor *actor, struct actor_flight *flight) {
-  const uint8_t *read = slot_of(actor, flight, true);
-  for (size_t i = 0; i < SLOT; i += sizeof flight->stamp)
-    if (memcmp(read + i, &flight->stamp, sizeof flight->stamp) != 0)
+static bool verify(struct actors *actors, struct actor *actor, struct round_trip *trip) {
+  const uint8_t *read = slot_of(actor, trip, true);
+  for (size_t i = 0; i < SLOT; i += sizeof trip->stamp)
+    if (memcmp(read + i, &trip->stamp, sizeof trip->stamp) != 0)
       return fail_actor(actor, "read", "other bytes than the last write has left");
   actor->verified++;
-  if (flight->peer != WEFT_PEER_SELF)
-    atomic_fetch_add(&stage->verified, 1);
-  return land(actor, flight);
+  if (trip->peer != WEFT_PEER_SELF)
+    atomic_fetch_add(&actors->verified, 1);
+  return end_trip(actor, trip);
 }
 
-// Waits a little for a flight, or cancels it, and goes on with it once its transfer has ended.
-static bool go_on(struct stage *stage, struct actor *actor, struct actor_flight *flight) {
+// Waits a little for a trip, or cancels it, and goes on with it once its transfer has ended.
+static bool continue_trip(struct actors *actors, struct actor *actor, struct round_trip *trip) {
   begin(actor);
   if (actor_draw(actor, 4) == 0 &&
-      !is_fine(actor, "cancel", weft_transfer_cancel(flight->transfer, actor_draw(actor, MOST_MS)), MAY(TIMEOUT)))
+      !is_fine(actor, "cancel", weft_transfer_cancel(trip->transfer, actor_draw(actor, MOST_MS)), MAY(TIMEOUT)))
     return false;
-  int rc = weft_transfer_wait(flight->transfer, actor_draw(actor, MOST_MS));
+  int rc = weft_transfer_wait(trip->transfer, actor_draw(actor, MOST_MS));
   if (!is_fine(actor, "wait", rc, GONE | MAY(TIMEOUT) | MAY(CANCELED)))
     return false;
   if (rc == 1)
     return true;
   if (rc != 0) {
     actor->failed++;
-    return land(actor, flight);
+    return end_trip(actor, trip);
   }
-  if (flight->state == FLIGHT_READS)
-    return verify(stage, actor, flight);
-  return free_transfer(actor, flight) && post(actor, flight, WEFT_TRANSFER_READ);
+  if (trip->state == TRIP_READS)
+    return verify(actors, actor, trip);
+  return free_transfer(actor, trip) && post(actor, trip, WEFT_TRANSFER_READ);
 }
 
-static bool fly(struct stage *stage, struct actor *actor) {
-  struct actor_flight *flight = &actor->flights[actor_draw(actor, ACTOR_FLIGHTS)];
-  return flight->state == FLIGHT_NONE ? take_off(actor, flight) : go_on(stage, actor, flight);
+static bool advance_trip(struct actors *actors, struct actor *actor) {
+  struct round_trip *trip = &actor->trips[actor_draw(actor, ACTOR_TRIPS)];
+  return trip->state == TRIP_NONE ? begin_trip(actor, trip) : continue_trip(actors, actor, trip);
 }
 
 // --- lives ---
 
-static bool step(struct stage *stage, struct actor *actor) {
+static bool step(struct actors *actors, struct actor *actor) {
   uint32_t drawn = actor_draw(actor, 100);
-  if (drawn < 10 && stage->store)
+  if (drawn < 10 && actors->store)
     return drawn < 4 ? publish(actor) : drawn < 6 ? unpublish(actor) : fetch(actor);
-  return drawn < 17   ? meet(stage, actor)
-         : drawn < 23 ? tell(actor)
-         : drawn < 35 ? take_news(actor)
-         : drawn < 37 ? forget(actor)
-         : drawn < 39 ? lend_other_memory(stage, actor)
-                      : fly(stage, actor);
+  return drawn < 17   ? meet(actors, actor)
+         : drawn < 23 ? notify(actor)
+         : drawn < 35 ? take_notifications(actor)
+         : drawn < 37 ? invalidate(actor)
+         : drawn < 39 ? lend_anew(actors, actor)
+                      : advance_trip(actors, actor);
 }
 
 static void close_agent(struct actor *actor) {
   atomic_store(&actor->port, 0);
   weft_agent_close(begin(actor));
   is_fine(actor, "close", 0, 0);
-  for (uint32_t f = 0; f < ACTOR_FLIGHTS; f++)
-    land(actor, &actor->flights[f]);
+  for (uint32_t f = 0; f < ACTOR_TRIPS; f++)
+    end_trip(actor, &actor->trips[f]);
   if (actor->fd >= 0)
     close(actor->fd);
 }
 
-bool actor_live(struct stage *stage, struct actor *actor, uint64_t until_ns, uint32_t least) {
+bool actor_live(struct actors *actors, struct actor *actor, uint64_t until_ns, uint32_t least) {
   actor->agent = NULL;
   actor->fd = -1;
-  memset(actor->flights, 0, sizeof actor->flights);
-  memset(actor->heard, 0, sizeof actor->heard);
-  bool good = open_agent(stage, actor);
+  memset(actor->trips, 0, sizeof actor->trips);
+  memset(actor->received, 0, sizeof actor->received);
+  bool good = open_agent(actors, actor);
   uint64_t latest_ns = clock_deadline_ms(ACTOR_LONGEST_MS);
-  while (good && (!clock_passed(until_ns) || (atomic_load(&stage->verified) < least && !clock_passed(latest_ns))))
-    good = step(stage, actor);
+  while (good && (!clock_passed(until_ns) || (atomic_load(&actors->verified) < least && !clock_passed(latest_ns))))
+    good = step(actors, actor);
   close_agent(actor);
   return good && !actor->error[0];
 }
 
 // --- all of them ---
 
-void stage_set(struct stage *stage, const char *transport, uint64_t seed) {
+void actors_init(struct actors *actors, const char *transport, uint64_t seed) {
   print_message("seed %llu\n", (unsigned long long)seed);
-  memset(stage, 0, sizeof *stage);
-  stage->transport = transport;
-  stage->lent = strcmp(transport, "cuda") == 0 ? WEFT_MEMORY_CUDA : WEFT_MEMORY_HOST;
+  memset(actors, 0, sizeof *actors);
+  actors->transport = transport;
+  actors->lent = strcmp(transport, "cuda") == 0 ? WEFT_MEMORY_CUDA : WEFT_MEMORY_HOST;
   for (uint32_t i = 0; i < ACTORS; i++) {
-    stage->actors[i].index = i;
-    stage->actors[i].random = random_mix(seed + i);
+    actors->list[i].index = i;
+    actors->list[i].random = random_mix(seed + i);
   }
 }
 
-bool stage_report(struct stage *stage) {
+bool actors_report(struct actors *actors) {
   bool good = true;
   for (uint32_t i = 0; i < ACTORS; i++) {
-    struct actor *actor = &stage->actors[i];
+    struct actor *actor = &actors->list[i];
     print_message(
         "actor %u: met %u, fetched %u, saw %u end; %u writes verified, %u transfers failed; longest call: %s, "
         "%llu ms\n",
