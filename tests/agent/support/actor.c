@@ -194,11 +194,26 @@ static bool lend_anew(struct actors *actors, struct actor *actor) {
   return is_fine(actor, "deregister", weft_agent_deregister(begin(actor), actor->lent), 0) && lend(actors, actor);
 }
 
+// Each completion is of a post whose transfer has not been freed, and comes once.
+static bool take_completions(struct actor *actor) {
+  struct weft_completion done[8];
+  uint32_t count;
+  if (!is_fine(actor, "completions", weft_agent_completions(begin(actor), done, 8, &count), 0))
+    return false;
+  for (uint32_t i = 0; i < count; i++) {
+    struct round_trip *trip = actor->trips, *end = actor->trips + ACTOR_TRIPS;
+    while (trip < end && (trip->tag != done[i].tag || trip->transfer != done[i].transfer))
+      trip++;
+    if (trip == end)
+      return fail_actor(actor, "completions", "one of no post, or twice");
+    trip->tag = 0;
+  }
+  return true;
+}
+
 static bool take_notifications(struct actor *actor) {
   struct weft_notification taken[8];
   uint32_t count;
-  if (!is_fine(actor, "progress", weft_agent_progress(begin(actor), NULL), 0))
-    return false;
   if (!is_fine(actor, "notifications", weft_agent_notifications(begin(actor), taken, 8, &count), 0))
     return false;
   for (uint32_t i = 0; i < count; i++) {
@@ -213,10 +228,19 @@ static bool take_notifications(struct actor *actor) {
     actor->received[content.actor].peer = taken[i].peer;
     actor->received[content.actor].number = content.number;
   }
+  return true;
+}
+
+static bool take_events(struct actor *actor) {
   struct weft_agent_event event = WEFT_AGENT_EVENT_INIT;
   while (weft_agent_next_event(actor->agent, &event) == 1)
     actor->ended += event.kind == WEFT_AGENT_EVENT_PEER_LEFT || event.kind == WEFT_AGENT_EVENT_PEER_LOST;
   return true;
+}
+
+static bool take_all(struct actor *actor) {
+  return is_fine(actor, "progress", weft_agent_progress(begin(actor), NULL), 0) && take_notifications(actor) &&
+         take_completions(actor) && take_events(actor);
 }
 
 // --- round trips ---
@@ -224,6 +248,7 @@ static bool take_notifications(struct actor *actor) {
 static bool free_transfer(struct actor *actor, struct round_trip *trip) {
   int rc = weft_transfer_free(trip->transfer);
   trip->transfer = NULL;
+  trip->tag = 0;
   return rc == 0 || fail_actor(actor, "transfer_free", weft_last_error());
 }
 
@@ -276,8 +301,12 @@ static bool post(struct actor *actor, struct round_trip *trip, enum weft_transfe
   if (!is_fine(actor, "transfer_create", rc, GONE))
     return false;
   if (rc == 0) {
+    struct weft_post completed = WEFT_POST_INIT;
+    completed.flags = WEFT_POST_COMPLETION;
+    completed.tag = actor_draw(actor, 2) ? ++actor->last_tag : 0;
     begin(actor);
-    rc = weft_transfer_post(trip->transfer);
+    rc = completed.tag ? weft_transfer_post_with(trip->transfer, &completed) : weft_transfer_post(trip->transfer);
+    trip->tag = rc == 0 ? completed.tag : 0;
     if (!is_fine(actor, "transfer_post", rc, GONE | MAY(BUSY)))
       return false;
   }
@@ -352,7 +381,7 @@ static bool step(struct actors *actors, struct actor *actor) {
     return drawn < 4 ? publish(actor) : drawn < 6 ? unpublish(actor) : fetch(actor);
   return drawn < 17   ? meet(actors, actor)
          : drawn < 23 ? notify(actor)
-         : drawn < 35 ? take_notifications(actor)
+         : drawn < 35 ? take_all(actor)
          : drawn < 37 ? invalidate(actor)
          : drawn < 39 ? lend_anew(actors, actor)
                       : advance_trip(actors, actor);

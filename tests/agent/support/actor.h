@@ -24,6 +24,7 @@ struct round_trip {
   weft_dlist_t *written, *read, *remote;
   weft_transfer_t *transfer;
   uint64_t stamp; // that the slot is filled with
+  uint64_t tag;   // of the completion that is to come; 0: none
 };
 
 struct actor {
@@ -36,6 +37,7 @@ struct actor {
   uint8_t *own_bytes;            // [ACTOR_TRIPS][2] slots that are written to others, and read from them
   struct round_trip trips[ACTOR_TRIPS];
   uint64_t last_sent; // number of its last notification
+  uint64_t last_tag;  // of its last post with a completion
   struct {
     weft_peer_t peer;
     uint64_t number;
