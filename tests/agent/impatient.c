@@ -1,5 +1,7 @@
-// Actors that are threads of one process. They use shared memory, or the transport that the argument names.
+// Actors that are threads of one process. They use shared memory, or the transport that the first argument names. The
+// second argument is the longest life of an agent in ms.
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "cmocka_all.h"
 
@@ -40,10 +42,10 @@ static void calls_end_and_writes_arrive(void **state) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1) {
+  if (argc > 1)
     transport = argv[1];
-    most_life_ms = 600; // a network takes longer to connect
-  }
+  if (argc > 2)
+    most_life_ms = (uint32_t)atoi(argv[2]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(calls_end_and_writes_arrive)};
   return cmocka_run_group_tests_name("agent_impatient", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // Actors that are processes, which are killed and stopped at random, and begin again. They use shared memory, or the
-// transport that the argument names.
+// transport that the first argument names. The second argument is the longest life of an agent in ms.
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -105,10 +106,10 @@ static void live_agents_go_on_while_others_are_killed_and_stopped(void **state) 
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1) {
+  if (argc > 1)
     transport = argv[1];
-    most_life_ms = 900; // a network takes longer to connect
-  }
+  if (argc > 2)
+    most_life_ms = (uint32_t)atoi(argv[2]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(live_agents_go_on_while_others_are_killed_and_stopped)};
   return cmocka_run_group_tests_name("agent_mortal", tests, NULL, NULL);
 }
