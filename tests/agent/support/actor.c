@@ -184,6 +184,27 @@ static bool notify(struct actor *actor) {
   return is_fine(actor, "notify", rc, MAY(BUSY) | MAY(PEER_LOST) | MAY(NOT_FOUND));
 }
 
+static bool connect_to(struct actor *actor) {
+  weft_peer_t peer = some_peer(actor);
+  if (!peer)
+    return true;
+  int rc = weft_agent_connect(begin(actor), peer, actor_draw(actor, MOST_MS));
+  return is_fine(actor, "connect", rc, MAY(TIMEOUT) | MAY(PEER_LOST) | MAY(NOT_FOUND) | MAY(NOT_CONNECTED));
+}
+
+// What the agent knows of a peer, or of all of them.
+static bool look(struct actor *actor) {
+  weft_peer_t peer = some_peer(actor);
+  struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+  struct weft_agent_stats stats = WEFT_AGENT_STATS_INIT;
+  size_t size = 0;
+  if (!peer)
+    return is_fine(actor, "metrics", weft_agent_metrics(begin(actor), NULL, 0, &size), 0);
+  return is_fine(actor, "peer", weft_agent_peer(begin(actor), peer, &info), MAY(NOT_FOUND)) &&
+         is_fine(actor, "stats", weft_agent_get_stats(begin(actor), peer, &stats), MAY(PEER_LOST) | MAY(NOT_FOUND)) &&
+         is_fine(actor, "check", weft_agent_check(begin(actor), peer), MAY(PEER_LOST) | MAY(NOT_FOUND));
+}
+
 static bool invalidate(struct actor *actor) {
   weft_peer_t peer = some_peer(actor);
   return !peer ||
@@ -383,7 +404,9 @@ static bool step(struct actors *actors, struct actor *actor) {
          : drawn < 23 ? notify(actor)
          : drawn < 35 ? take_all(actor)
          : drawn < 37 ? invalidate(actor)
-         : drawn < 39 ? lend_anew(actors, actor)
+         : drawn < 41 ? connect_to(actor)
+         : drawn < 43 ? look(actor)
+         : drawn < 45 ? lend_anew(actors, actor)
                       : advance_trip(actors, actor);
 }
 
