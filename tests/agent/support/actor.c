@@ -404,9 +404,9 @@ static bool step(struct actors *actors, struct actor *actor) {
          : drawn < 23 ? notify(actor)
          : drawn < 35 ? take_all(actor)
          : drawn < 37 ? invalidate(actor)
-         : drawn < 41 ? connect_to(actor)
-         : drawn < 43 ? look(actor)
-         : drawn < 45 ? lend_anew(actors, actor)
+         : drawn < 38 ? connect_to(actor)
+         : drawn < 40 ? look(actor)
+         : drawn < 42 ? lend_anew(actors, actor)
                       : advance_trip(actors, actor);
 }
 
