@@ -7,7 +7,6 @@
 
 #include "agent/support/actor.h"
 #include "base/random.h"
-#include "base/time/clock.h"
 #include "support/sanitized.h"
 
 enum {
@@ -23,7 +22,7 @@ static void *live(void *arg) {
   struct actor *actor = arg;
   bool good = true;
   for (uint32_t life = 1; life <= LIVES && good; life++)
-    good = actor_live(&actors, actor, clock_deadline_ms(actor_draw(actor, most_life_ms)), life == LIVES ? LEAST : 0);
+    good = actor_live(&actors, actor, actor_draw(actor, most_life_ms), life == LIVES ? LEAST : 0);
   return NULL;
 }
 

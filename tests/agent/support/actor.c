@@ -420,13 +420,13 @@ static void close_agent(struct actor *actor) {
     close(actor->fd);
 }
 
-bool actor_live(struct actors *actors, struct actor *actor, uint64_t until_ns, uint32_t least) {
+bool actor_live(struct actors *actors, struct actor *actor, uint32_t life_ms, uint32_t least) {
   actor->agent = NULL;
   actor->fd = -1;
   memset(actor->trips, 0, sizeof actor->trips);
   memset(actor->received, 0, sizeof actor->received);
   bool good = open_agent(actors, actor);
-  uint64_t latest_ns = clock_deadline_ms(ACTOR_LONGEST_MS);
+  uint64_t until_ns = clock_deadline_ms(life_ms), latest_ns = clock_deadline_ms(ACTOR_LONGEST_MS);
   while (good && (!clock_passed(until_ns) || (atomic_load(&actors->verified) < least && !clock_passed(latest_ns))))
     good = step(actors, actor);
   close_agent(actor);

@@ -60,9 +60,9 @@ struct actors {
 // Makes actors that have not lived yet.
 void actors_init(struct actors *actors, const char *transport, uint64_t seed);
 
-// Lives once: opens an agent, does something at random until the time is over and `least` writes are verified by all,
-// up to ACTOR_LONGEST_MS, and closes it. False: something was wrong (`error`).
-bool actor_live(struct actors *actors, struct actor *actor, uint64_t until_ns, uint32_t least);
+// Lives once: opens an agent, does something at random for `life_ms`, and longer until `least` writes are verified by
+// all, up to ACTOR_LONGEST_MS, and closes it. False: something was wrong (`error`).
+bool actor_live(struct actors *actors, struct actor *actor, uint32_t life_ms, uint32_t least);
 
 uint32_t actor_draw(struct actor *actor, uint32_t below);
 
