@@ -59,14 +59,6 @@ static uint32_t count_connections(weft_agent_t *agent, weft_peer_t peer) {
   return count;
 }
 
-static bool peer_has_ended(const struct agent_connection *connection) {
-  struct agent_peer *peer;
-  pthread_mutex_lock(&connection->agent->lock);
-  bool ended = connection->peer != 0 && agent_peer_living(connection->agent, connection->peer, &peer) != 0;
-  pthread_mutex_unlock(&connection->agent->lock);
-  return ended;
-}
-
 // Loads metadata of the other side, which has proved that the metadata is its own. False: this has ended the
 // connection.
 static bool adopt(struct agent_connection *connection, const uint8_t *bytes, size_t size) {
@@ -81,7 +73,7 @@ static bool adopt(struct agent_connection *connection, const uint8_t *bytes, siz
     err = fail(WEFT_ERR_LIMIT, "the two have %d connections already", MAX_OF_PEER);
   if (!err && connection->peer == 0)
     connection_set_peer(connection, peer);
-  if (peer_has_ended(connection)) // meanwhile, by a call or by other news
+  if (connection->peer != 0 && !agent_peer_lives(connection->agent, connection->peer)) // it has ended meanwhile
     connection_say_goodbye(connection, WEFT_ERR_PEER_LOST, CONNECTION_PEER_ENDED);
   else if (err)
     refuse(connection, err, weft_last_error());

@@ -8,6 +8,7 @@
 #include "agent/exchange/store_thread.h"
 #include "agent/metadata/describe.h"
 #include "agent/peer/load.h"
+#include "agent/peer/table.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -118,14 +119,6 @@ static void on_event(void *arg, const struct weft_store_event *event) {
 
 // --- the thread ---
 
-static bool lives(weft_agent_t *agent, weft_peer_t id) {
-  pthread_mutex_lock(&agent->lock);
-  struct agent_peer *peer = id ? agent_peer_get(agent, id) : NULL;
-  bool alive = peer && peer->state == AGENT_PEER_ALIVE;
-  pthread_mutex_unlock(&agent->lock);
-  return alive;
-}
-
 // An incarnation that has ended here is not loaded again because its key changes: it was found dead, or invalidated.
 static int load(struct agent_store_thread *store_thread, const struct store_name *name, const void *blob, size_t size,
                 bool asked, weft_peer_t *peer, uint64_t *incarnation) {
@@ -133,7 +126,7 @@ static int load(struct agent_store_thread *store_thread, const struct store_name
   int err = agent_blob_read(blob, size, agent_seal(store_thread->agent), &description);
   if (err)
     return err;
-  bool alive = lives(store_thread->agent, name->peer), same = description->incarnation == name->incarnation;
+  bool alive = agent_peer_lives(store_thread->agent, name->peer), same = description->incarnation == name->incarnation;
   *peer = name->peer;
   *incarnation = description->incarnation;
   size_t length = strlen(description->name); // the key's name may have a label behind it
@@ -146,7 +139,7 @@ static int load(struct agent_store_thread *store_thread, const struct store_name
   weft_peer_t only = alive && same && !asked ? name->peer : 0;
   if (!err && (alive || asked || !same))
     err = agent_adopt(store_thread->agent, description, only, peer);
-  if (err && only && !lives(store_thread->agent, only))
+  if (err && only && !agent_peer_lives(store_thread->agent, only))
     err = 0; // it has ended just now
   free(description);
   return err;

@@ -48,6 +48,14 @@ int agent_peer_living(weft_agent_t *agent, weft_peer_t id, struct agent_peer **p
   return 0;
 }
 
+bool agent_peer_lives(weft_agent_t *agent, weft_peer_t id) {
+  pthread_mutex_lock(&agent->lock);
+  struct agent_peer *peer = id ? agent_peer_get(agent, id) : NULL;
+  bool lives = peer && peer->state == AGENT_PEER_ALIVE;
+  pthread_mutex_unlock(&agent->lock);
+  return lives;
+}
+
 static uint32_t hash_name(const char *name) {
   return (uint32_t)random_mix_text(0, name);
 }

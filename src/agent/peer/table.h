@@ -17,6 +17,8 @@ struct agent_link *agent_link_get(struct agent_peer *peer, struct agent_worker *
 int agent_peer_fail(weft_agent_t *agent, weft_peer_t id);
 // 0 and the living peer, or the error of agent_peer_fail(). [lock]
 int agent_peer_living(weft_agent_t *agent, weft_peer_t id, struct agent_peer **peer);
+// Whether that peer lives at this moment. [any, takes lock]
+bool agent_peer_lives(weft_agent_t *agent, weft_peer_t id);
 
 // Makes a new peer with a slot, which is in no table yet. [lock]
 int agent_peer_new(weft_agent_t *agent, struct agent_peer **peer);

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/exchange/support/adopting.h"
 #include "agent/exchange/support/meeting.h"
 #include "agent/metadata/describe.h"
-#include "agent/peer/load.h"
 #include "base/fail.h"
 #include "cmocka_all.h"
 #include "secure/tls.h"
@@ -124,30 +124,15 @@ static void test_itself(void **state) {
   crowd_close(&alone);
 }
 
-static struct {
-  _Atomic(weft_agent_t *) agent; // NULL: none
-  weft_peer_t peer;
-} ending; // what agent_blob_read() invalidates first
-
-int __real_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description);
-int __wrap_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description);
-
-int __wrap_agent_blob_read(const void *blob, size_t size, const uint8_t *seal, struct agent_description **description) {
-  weft_agent_t *agent = atomic_exchange(&ending.agent, NULL);
-  if (agent)
-    assert_int_equal(weft_agent_invalidate(agent, ending.peer), 0);
-  return __real_agent_blob_read(blob, size, seal, description);
-}
-
 // A peer ends while an update of it is being read: the other side sees that it was released, and no error.
 static void test_an_update_of_a_peer_that_ends(void **state) {
   (void)state;
   static struct crowd_member listener, caller;
   meet_listener(&listener, "listener", "127.0.0.1:0");
   meet_caller(&caller, "caller", meet_token);
-  ending.peer = meet(&caller, &listener);
+  weft_peer_t peer = meet(&caller, &listener);
   crowd_await(&listener, LOADED, "caller", 1);
-  atomic_store(&ending.agent, caller.agent);
+  adopting_invalidates(caller.agent, peer);
   weft_region_t region;
   void *memory;
   assert_int_equal(weft_agent_allocate(listener.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
@@ -156,22 +141,6 @@ static void test_an_update_of_a_peer_that_ends(void **state) {
   assert_int_equal(crowd_count(&listener, LOST, NULL) + crowd_count(&caller, LOST, NULL), 0);
   crowd_close(&caller);
   crowd_close(&listener);
-}
-
-static _Atomic(weft_agent_t *) invalidating; // what invalidates the next peer that it adopts
-
-int __real_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
-                       weft_peer_t *peer);
-int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
-                       weft_peer_t *peer);
-
-int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
-                       weft_peer_t *peer) {
-  weft_agent_t *expected = agent;
-  int rc = __real_agent_adopt(agent, description, only, peer);
-  if (rc == 0 && atomic_compare_exchange_strong(&invalidating, &expected, NULL))
-    assert_int_equal(weft_agent_invalidate(agent, *peer), 0);
-  return rc;
 }
 
 // A peer ends as soon as it is one: the connection ends with it, and the call says so.
@@ -183,7 +152,7 @@ static void test_a_peer_that_ends_at_once(void **state) {
   meet_caller(&caller, "caller", meet_token);
   weft_peer_t peer;
   for (size_t i = 1; i <= ROUNDS; i++) {
-    atomic_store(&invalidating, i % 2 ? caller.agent : listener.agent);
+    adopting_invalidates(i % 2 ? caller.agent : listener.agent, 0);
     assert_int_equal(meet_at(&caller, meet_port(&listener), SUPPORT_DEADLINE_MS, &peer), WEFT_ERR_PEER_LOST);
     crowd_await(&listener, LEFT, "caller", i);
   }

@@ -1,11 +1,10 @@
 // Peers that were invalidated or killed, and are fetched again.
-#include <stdatomic.h>
 #include <unistd.h>
 
+#include "agent/exchange/support/adopting.h"
 #include "agent/exchange/support/store_agent.h"
 #include "agent/exchange/support/store_kind.h"
 #include "agent/exchange/support/store_suite.h"
-#include "agent/peer/load.h"
 #include "cmocka_all.h"
 
 // Two agents on one store, of which the second has fetched the first.
@@ -49,21 +48,6 @@ void store_replacement_invalidated(void **state) {
   couple_close();
 }
 
-static _Atomic(weft_agent_t *) invalidating; // what invalidates its peer before it adopts the next description
-
-int __real_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
-                       weft_peer_t *peer);
-int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
-                       weft_peer_t *peer);
-
-int __wrap_agent_adopt(weft_agent_t *agent, const struct agent_description *description, weft_peer_t only,
-                       weft_peer_t *peer) {
-  weft_agent_t *expected = agent;
-  if (atomic_compare_exchange_strong(&invalidating, &expected, NULL))
-    assert_int_equal(weft_agent_invalidate(agent, couple.peer), 0);
-  return __real_agent_adopt(agent, description, only, peer);
-}
-
 // The peer is invalidated while a change of its key is being read: that does not bring it back either.
 void store_replacement_invalidated_meanwhile(void **state) {
   (void)state;
@@ -71,7 +55,7 @@ void store_replacement_invalidated_meanwhile(void **state) {
   static struct crowd_member witness;
   store_agent_open(&witness, "witness", couple.store);
   store_agent_publish(&witness);
-  atomic_store(&invalidating, couple.b.agent);
+  adopting_invalidates(couple.b.agent, couple.peer);
   store_agent_allocate(&couple.a);
   crowd_await(&couple.b, LEFT, "a", 1);
   store_agent_fetch(&couple.b, "witness"); // after this, the change has been read
