@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -185,8 +186,8 @@ int fake_window_map(struct device *device, size_t size, int fd, struct device_wi
   return map(size, fd, window, why);
 }
 
-// FAKE_FABRIC: windows have names, which contain the process and its descriptor. "mute": no process can map one;
-// "once": only the first process that tries can.
+// FAKE_FABRIC: windows have names, which contain the process, its descriptor, and the file that this is: later it may
+// be another one. "mute": no process can map one; "once": only the first process that tries can.
 static int fake_fabric_create(struct device *device, size_t size, struct device_window *window, uint8_t *name,
                               char *why) {
   int fd = -1;
@@ -195,9 +196,12 @@ static int fake_fabric_create(struct device *device, size_t size, struct device_
   int rc = fake_window_create(device, size, window, &fd, why);
   if (rc != 0)
     return rc;
+  struct stat file;
   window->handle = (uint64_t)fd + 1;
   memset(name, 0, DEVICE_NAME);
-  snprintf((char *)name, DEVICE_NAME, "/proc/%d/fd/%d", (int)getpid(), fd);
+  if (fstat(fd, &file) != 0)
+    return fake_say(why, WEFT_ERR_SYSTEM, "fstat");
+  snprintf((char *)name, DEVICE_NAME, "/proc/%d/fd/%d %llu", (int)getpid(), fd, (unsigned long long)file.st_ino);
   return 0;
 }
 
@@ -207,11 +211,18 @@ static int fake_fabric_map(struct device *device, size_t size, const uint8_t *na
   const char *fabric = getenv("FAKE_FABRIC");
   if (!fabric || strcmp(fabric, "mute") == 0 || (strcmp(fabric, "once") == 0 && atomic_fetch_add(&mapped, 1) > 0))
     return fake_say(why, WEFT_ERR_UNSUPPORTED, "the fabric does not reach there");
-  int fd = open((const char *)name, O_RDWR | O_CLOEXEC);
-  if (fd < 0)
-    return fake_say(why, WEFT_ERR_UNSUPPORTED, "there is no window of that name");
-  int rc = fake_window_map(device, size, fd, window, why);
-  close(fd);
+  char path[DEVICE_NAME];
+  unsigned long long inode;
+  if (sscanf((const char *)name, "%63s %llu", path, &inode) != 2)
+    return fake_say(why, WEFT_ERR_UNSUPPORTED, "no window has such a name");
+  struct stat file;
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK), rc = WEFT_ERR_UNSUPPORTED;
+  if (fd < 0 || fstat(fd, &file) != 0 || file.st_ino != inode)
+    fake_say(why, rc, "there is no window of that name");
+  else
+    rc = fake_window_map(device, size, fd, window, why);
+  if (fd >= 0)
+    close(fd);
   return rc;
 }
 

@@ -21,7 +21,7 @@
 #include "ep/remote/neighbours.h"
 #include "ep/remote/remote_link.h"
 
-enum { HANDSHAKE_MS = 5000, DRAINED_AT_ONCE = 16384 };
+enum { HANDSHAKE_MS = 5000, ENDS_MS = 100, DRAINED_AT_ONCE = 16384 };
 
 // --- call ---
 
@@ -105,6 +105,27 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
   return rc;
 }
 
+// Whether the peer has said that it leaves, or has hung up. Waits a moment for this.
+static bool ends(struct ep_link *link) {
+  struct pollfd news = {.fd = link->socket, .events = POLLIN};
+  uint64_t deadline_ns = clock_deadline_ms(ENDS_MS);
+  while (ep_control_listen(link) == 0 && !atomic_load(&ep_link_in(link)->notice.left)) {
+    if (clock_passed(deadline_ns))
+      return false;
+    poll(&news, 1, ENDS_MS / 10);
+  }
+  return true;
+}
+
+// Reaches the memory that the peer has described. A peer that ends meanwhile frees its window first: no mistake of the
+// way between the hosts.
+static int reach_peer(struct ep_link *link, const struct ep_tcp_message *message) {
+  int rc = ep_remote_connect(link->remote, message);
+  if (rc == WEFT_ERR_UNSUPPORTED && ends(link))
+    return fail_context(WEFT_ERR_PEER_LOST, "rank %d ended before this rank had its memory", link->rank);
+  return rc;
+}
+
 // Sends hello to a rank that has proved the key, and completes the link from the answer.
 static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, struct ep_link *link,
                              const struct ep_tcp_message *hello, uint64_t deadline_ns, bool *yield) {
@@ -117,7 +138,7 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
   if (rc != 0 || *yield)
     return rc;
   ep_handshake_give(handshake, link);
-  rc = ep_remote_connect(link->remote, handshake->received);
+  rc = reach_peer(link, handshake->received);
   if (rc == 0)
     rc = ep_link_install(ep, link);
   if (rc == 0)

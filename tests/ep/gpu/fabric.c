@@ -118,6 +118,35 @@ static void nothing_else_is_taken_if_it_is_asked_for(void **state) {
   expect_refusal("reaches", WEFT_EP_MEMORY_HOST, "NVLink joins GPUs, and rank 1 runs on host memory");
 }
 
+static struct hosts *ending; // the called rank of these is closed when the caller begins to map its window
+
+int __real_ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
+int __wrap_ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name);
+int __wrap_ep_gpu_link_map_fabric(weft_ep_t *ep, struct ep_link *link, const uint8_t *name) {
+  if (ending && ending->caller == ep) {
+    weft_ep_close(ending->called);
+    ending->called = NULL;
+  }
+  return __real_ep_gpu_link_map_fabric(ep, link, name);
+}
+
+// The caller finds no window of that name.
+static void a_rank_that_ends_in_the_handshake_is_gone_and_not_out_of_reach(void **state) {
+  (void)state;
+  static const int32_t called = 0;
+  struct hosts hosts;
+  set_fabric("reaches");
+  hosts_open_by(&hosts, WEFT_EP_MEMORY_CUDA, EP_FABRIC, own_store());
+  ending = &hosts;
+  int rc = weft_ep_connect(hosts.caller, &called, 1, 500);
+  ending = NULL;
+  assert_null(hosts.called);
+  if (rc != WEFT_ERR_TIMEOUT)
+    fail_msg("%s: %s", weft_err_name(rc), weft_last_error());
+  assert_null(ep_link_find(hosts.caller, 0, 0));
+  hosts_close(&hosts);
+}
+
 // Neither takes the other's call.
 static void ranks_that_want_different_ways_say_so(void **state) {
   (void)state;
@@ -144,6 +173,7 @@ int main(void) {
       cmocka_unit_test(a_transport_that_is_asked_for_is_taken),
       cmocka_unit_test(without_it_a_transport_is_taken),
       cmocka_unit_test(nothing_else_is_taken_if_it_is_asked_for),
+      cmocka_unit_test(a_rank_that_ends_in_the_handshake_is_gone_and_not_out_of_reach),
       cmocka_unit_test(ranks_that_want_different_ways_say_so),
   };
   return cmocka_run_group_tests_name("ep_fabric", tests, NULL, NULL);
