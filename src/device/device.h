@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum {
-  DEVICE_ABI = 18, // version of this header
+  DEVICE_ABI = 19, // version of this header
   DEVICE_WHY = 256,
   DEVICE_SEATS = 64, // peers of an engine, itself among them
   DEVICE_NAME = 64,  // bytes that name a window to other hosts
@@ -105,6 +105,7 @@ struct device_view {
   uint64_t epoch; // below 2^32
   uint32_t count;
   const struct device_member *members; // ascending by rank
+  uint64_t oldest;                     // no kernel will look for an older view than this, or than the active one
 };
 
 // What the host writes for the kernels. `gone`: seats of links that are down. `masked`: seats that get no tokens.

@@ -11,11 +11,15 @@
 enum { AREA_A = 0x10000, AREA_B = 0x20000 };
 
 // A view of ranks 0, RANK and 5; rank 5 has no link.
-static int publish(uint64_t epoch) {
+static int publish_from(uint64_t oldest, uint64_t epoch) {
   const struct device_member members[] = {
       {0, 7, (void *)AREA_A, (void *)AREA_B}, {RANK, 3, NULL, NULL}, {5, DEVICE_NO_SEAT, NULL, NULL}};
-  const struct device_view view = {epoch, 3, members};
+  const struct device_view view = {epoch, 3, members, oldest};
   return cuda_ep_publish(ep, &view, why);
+}
+
+static int publish(uint64_t epoch) {
+  return publish_from(0, epoch);
 }
 
 static const struct cuda_view *published(uint64_t epoch) {
@@ -119,6 +123,18 @@ static void views_that_kernels_may_look_for_are_kept(void **state) {
     assert_int_equal(publish(epoch), 0);
   }
   assert_non_null(published(59));
+}
+
+static void views_before_the_first_operation_are_not_kept(void **state) {
+  (void)state;
+  for (uint64_t epoch = 1; epoch <= CUDA_PUBLISHED; epoch++)
+    assert_int_equal(publish(epoch), 0);
+  assert_refused(publish_from(1, 9), WEFT_ERR_BUSY, "wait to take effect");
+  for (uint64_t epoch = 9; epoch <= 11; epoch++)
+    assert_int_equal(publish_from(4, epoch), 0);
+  assert_null(published(3));
+  assert_non_null(published(4));
+  assert_refused(publish_from(4, 12), WEFT_ERR_BUSY, "wait to take effect");
 }
 
 static void views_out_of_order_are_refused(void **state) {
@@ -614,6 +630,7 @@ int main(void) {
       TEST(who_finds_a_view_knows_that_a_link_is_slow),
       TEST(views_that_kernels_may_look_for_are_kept),
       TEST(how_far_the_kernels_are_is_copied),
+      TEST(views_before_the_first_operation_are_not_kept),
       TEST(views_out_of_order_are_refused),
       TEST(control_words_keep_the_deadline),
       TEST(a_seat_given_again_is_forgotten),

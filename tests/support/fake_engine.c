@@ -137,7 +137,7 @@ int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *
   for (int i = 1; i < PUBLISHED; i++)
     if (ep->published[i].epoch < oldest->epoch)
       oldest = &ep->published[i];
-  bool room = oldest->epoch == 0 || oldest->epoch < ep->activation.epoch[0];
+  bool room = oldest->epoch == 0 || oldest->epoch < ep->activation.epoch[0] || oldest->epoch < view->oldest;
   if (room) {
     *oldest = (struct view){.epoch = view->epoch, .count = view->count};
     memcpy(oldest->members, view->members, view->count * sizeof *view->members);

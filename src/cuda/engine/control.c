@@ -51,13 +51,15 @@ static uint64_t active_epoch(const struct device_ep *ep) {
 }
 
 // An entry whose view no kernel will look for: one that was never used, or the oldest one, if it is older than the
-// active view.
-static int find_place(const struct device_ep *ep) {
+// active view, or than `needed`.
+static int find_place(const struct device_ep *ep, uint64_t needed) {
   int oldest = 0;
+  if (needed < active_epoch(ep))
+    needed = active_epoch(ep);
   for (int i = 1; i < CUDA_PUBLISHED; i++)
     if (ep->published[i] < ep->published[oldest])
       oldest = i;
-  return ep->published[oldest] == 0 || ep->published[oldest] < active_epoch(ep) ? oldest : -1;
+  return ep->published[oldest] == 0 || ep->published[oldest] < needed ? oldest : -1;
 }
 
 static int check_view(const struct device_ep *ep, const struct device_view *view, char *why) {
@@ -127,7 +129,7 @@ int cuda_ep_publish(struct device_ep *ep, const struct device_view *view, char *
   if (rc != 0)
     return rc;
   rc = check_view(ep, view, why);
-  int place = find_place(ep);
+  int place = find_place(ep, view->oldest);
   if (rc == 0 && place < 0)
     rc = cuda_why(why, WEFT_ERR_BUSY, "%d views wait to take effect already: try again when one has", CUDA_PUBLISHED);
   if (rc == 0) {

@@ -45,6 +45,7 @@ struct gpu_quarantined {
 struct gpu_published {
   const struct group_view *view; // a reference
   uint64_t seats;
+  bool whole; // each member had a seat
 };
 
 // From operation `op` on, kernels run in `view` (a reference).
@@ -135,6 +136,7 @@ struct ep_gpu {
   struct device_control control;                     // as the device has them
   _Atomic uint64_t masked; // copy of control.masked, for launches: a thread that publishes holds the lock for long
   uint64_t publish_from;   // first epoch in which this rank can run; UINT64_MAX: not known yet
+  uint64_t begins_from;    // no view before this epoch can be the first one of this rank; 0: not known
   uint64_t looked_at;      // newest epoch that was published, or that could not be published
   uint64_t published_last; // newest epoch that was published
   bool behind;             // the device had no room for the next view
@@ -230,7 +232,10 @@ void ep_gpu_set_mark(weft_ep_t *ep, uint64_t mark);
 uint64_t ep_gpu_next_op(const weft_ep_t *ep);
 // Publishes the agreed views whose members have links, and then includes them in `ready`. [any]
 void ep_gpu_publish(weft_ep_t *ep);
-// The same under lock.
+// The same for a rank that has not begun, and that begins in the view of that epoch or in a newer one (0: not known).
+// These views must reach the device, so it may have them instead of older ones. [owner]
+void ep_gpu_publish_from(weft_ep_t *ep, uint64_t epoch);
+// ep_gpu_publish() under lock.
 void ep_gpu_publish_locked(weft_ep_t *ep);
 // Operation 0 runs in `view`.
 int ep_gpu_found(weft_ep_t *ep, const struct group_view *view);

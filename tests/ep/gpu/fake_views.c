@@ -6,7 +6,9 @@
 #include "ep/gpu/support/fake_ranks.h"
 #include "ep/view/views.h"
 
-enum { CHURN = 70 };
+enum { CHURN = 70, VISITS = 6 }; // VISITS: make more views than a device has room for
+
+static atomic_bool holding;
 
 // Operates until the view has `count` ranks, and this many links are left.
 static void operate_until(weft_ep_t **eps, uint32_t num, uint32_t count, uint64_t connected) {
@@ -100,6 +102,80 @@ static void a_joiner_that_is_left_alone_begins(void **state) {
     assert_ok(weft_ep_committed_view(joiner, NULL, NULL, 0, &count));
   assert_ok(weft_ep_activate(joiner, DEADLINE_MS));
   assert_int_equal(weft_ep_next_op(joiner), 0);
+  for (int i = 0; i < 4; i++)
+    assert_ok(weft_ep_barrier(joiner));
+  weft_ep_close(joiner);
+}
+
+static uint32_t agreed_count(weft_ep_t *ep) {
+  uint32_t count;
+  assert_ok(weft_ep_committed_view(ep, NULL, NULL, 0, &count));
+  return count;
+}
+
+// Rank 2 comes and goes many times while `ep` runs no operation: two views each time.
+static void visit_meanwhile(weft_ep_t *ep) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  uint32_t before = agreed_count(ep);
+  for (int i = 0; i < VISITS; i++) {
+    weft_ep_t *visitor = fake_open(fake_options(2, NULL, 0));
+    while (agreed_count(ep) != before + 1 && !clock_passed(deadline_ns))
+      assert_int_equal(weft_ep_activate(visitor, 20), WEFT_ERR_TIMEOUT);
+    weft_ep_close(visitor);
+    while (agreed_count(ep) != before && !clock_passed(deadline_ns))
+      poll(NULL, 0, 1);
+    assert_int_equal(agreed_count(ep), before);
+  }
+}
+
+// As if joiners came without a pause: each view with one is held back for a moment.
+static void *hold_back(void *arg) {
+  struct ep_gpu *gpu = arg;
+  while (atomic_load(&holding)) {
+    pthread_mutex_lock(&gpu->lock);
+    gpu->hold_until_ns = clock_deadline_ms(DEADLINE_MS);
+    pthread_mutex_unlock(&gpu->lock);
+    poll(NULL, 0, 0);
+  }
+  pthread_mutex_lock(&gpu->lock);
+  gpu->hold_until_ns = 0;
+  pthread_mutex_unlock(&gpu->lock);
+  return NULL;
+}
+
+// The device takes the views that it had no room for when earlier ones have taken effect.
+static void more_views_are_held_back_than_the_device_has_room_for(void **state) {
+  (void)state;
+  weft_ep_t *eps[2];
+  pthread_t holder;
+  fake_found(eps, 1);
+  atomic_store(&holding, true);
+  assert_int_equal(pthread_create(&holder, NULL, hold_back, eps[0]->gpu), 0);
+  visit_meanwhile(eps[0]);
+  atomic_store(&holding, false);
+  pthread_join(holder, NULL);
+  fake_join(eps, 2, fake_options(1, NULL, 0));
+  operate_until(eps, 2, 2, 1);
+  struct weft_ep_info info = WEFT_EP_INFO_INIT;
+  fake_operate(eps, 2, &info);
+  assert_int_equal(info.num_ranks, 2);
+  assert_int_equal(info.num_lost, 0);
+  weft_ep_close(eps[0]);
+  weft_ep_close(eps[1]);
+}
+
+// The view in which the joiner begins is far from the one that has taken it in.
+static void a_joiner_that_is_left_alone_after_many_views_begins(void **state) {
+  (void)state;
+  weft_ep_t *ran = fake_open(fake_options(0, NULL, 0));
+  assert_ok(weft_ep_activate(ran, DEADLINE_MS));
+  weft_ep_t *joiner = fake_open(fake_options(1, NULL, 0));
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  while (agreed_count(joiner) < 2 && !clock_passed(deadline_ns))
+    assert_int_equal(weft_ep_activate(joiner, 20), WEFT_ERR_TIMEOUT);
+  visit_meanwhile(joiner);
+  weft_ep_close(ran);
+  assert_ok(weft_ep_activate(joiner, DEADLINE_MS));
   for (int i = 0; i < 4; i++)
     assert_ok(weft_ep_barrier(joiner));
   weft_ep_close(joiner);
@@ -287,6 +363,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason,
                                       fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_joiner_that_is_left_alone_begins, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(more_views_are_held_back_than_the_device_has_room_for, fake_open_store,
+                                      fake_close_store),
+      cmocka_unit_test_setup_teardown(a_joiner_that_is_left_alone_after_many_views_begins, fake_open_store,
+                                      fake_close_store),
       cmocka_unit_test_setup_teardown(a_silent_rank_is_put_out, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_mask_ends_with_the_life_that_it_was_set_for, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(the_lost_count_in_the_view_that_lost_them, fake_open_store, fake_close_store),

@@ -77,7 +77,7 @@ static int begin_alone(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   struct held held;
   char why[DEVICE_WHY] = "";
-  ep_gpu_publish(ep);
+  ep_gpu_publish_from(ep, view->epoch);
   hold(ep, &held);
   int rc = gpu->api->ep_begin(gpu->engine, held.members, held.count, 0, view->epoch, why);
   release(ep, &held);
@@ -125,7 +125,7 @@ int ep_gpu_await_start(weft_ep_t *ep, uint64_t deadline_ns, uint64_t *op, const 
       return ep_canceled("the first operation");
     if (clock_passed(deadline_ns))
       return ep_awaiting_timed_out(ep, epoch);
-    ep_gpu_publish(ep);
+    ep_gpu_publish_from(ep, epoch);
     if (epoch != 0)
       nanosleep(&nap, NULL); // another thread delivers the view
   }

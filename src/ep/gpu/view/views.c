@@ -19,11 +19,12 @@ uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
 
 // --- publishing ---
 
-// Lists the members for the device; returns their seats. Another incarnation of this rank is left out, since the device
-// recognises itself by the rank.
-static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struct device_member *members,
-                             uint32_t *count) {
-  uint64_t seats = 0;
+// Lists the members for the device; fills `seats` and `whole`. Another incarnation of this rank is left out, since the
+// device recognises itself by the rank.
+static void list_members(weft_ep_t *ep, const struct group_view *view, struct device_member *members, uint32_t *count,
+                         struct gpu_published *out) {
+  out->seats = 0;
+  out->whole = true;
   *count = 0;
   pthread_mutex_lock(&ep->links.lock); // so that no link in the table is freed
   for (uint32_t i = 0; i < view->count; i++) {
@@ -38,12 +39,12 @@ static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struc
       member.seat = link->device.seat;
       member.in = link->device.in.memory;
       member.out = link->device.out.memory;
-      seats |= UINT64_C(1) << member.seat;
+      out->seats |= UINT64_C(1) << member.seat;
     }
+    out->whole = out->whole && member.seat != DEVICE_NO_SEAT;
     members[(*count)++] = member;
   }
   pthread_mutex_unlock(&ep->links.lock);
-  return seats;
 }
 
 // Publishes a view to the device. BUSY: there is no room for it yet. Any other error, which is also logged: the device
@@ -51,7 +52,8 @@ static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struc
 static int publish(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   struct device_member members[DEVICE_SEATS];
-  struct device_view out = {.epoch = view->epoch, .members = members};
+  struct device_view out = {.epoch = view->epoch, .members = members, .oldest = gpu->begins_from};
+  struct gpu_published published = {.view = view};
   char why[DEVICE_WHY] = "";
   if (view->count > DEVICE_SEATS) {
     fail(WEFT_ERR_LIMIT, "view %llu has %u ranks; on CUDA memory a view has at most %d",
@@ -61,16 +63,17 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   }
   if (gpu->num_published == GPU_VIEWS)
     return WEFT_ERR_BUSY;
-  uint64_t seats = list_members(ep, view, members, &out.count);
+  list_members(ep, view, members, &out.count, &published);
   int rc = gpu->api->ep_publish(gpu->engine, &out, why);
   if (rc != 0 && rc != WEFT_ERR_BUSY) {
     fail(rc, "view %llu did not reach the GPU: %s", (unsigned long long)view->epoch, why);
     log_warn("rank %d: %s", ep->rank, weft_last_error());
   }
   if (rc == 0) {
-    if (gpu->num_published > 0 && (seats & ~gpu->published[gpu->num_published - 1].seats) != 0)
+    if (gpu->num_published > 0 && (published.seats & ~gpu->published[gpu->num_published - 1].seats) != 0)
       gpu->hold_until_ns = clock_ns() + JOINER_NS;
-    gpu->published[gpu->num_published++] = (struct gpu_published){.view = group_view_ref(view), .seats = seats};
+    group_view_ref(view);
+    gpu->published[gpu->num_published++] = published;
     gpu->published_last = view->epoch;
   }
   return rc;
@@ -82,6 +85,17 @@ static int look_at(weft_ep_t *ep, const struct group_view *view) {
   if (rc != WEFT_ERR_BUSY)
     ep->gpu->looked_at = view->epoch;
   return rc;
+}
+
+// The newest view that kernels may run in, or 0. If the device has no room for the newest ones, one of those that it
+// has must take effect: the newest with links to all members, or else the newest.
+static uint64_t newest_to_run_in(const struct ep_gpu *gpu, uint64_t covered) {
+  if (!gpu->behind)
+    return gpu->published_last == covered ? covered : 0;
+  for (uint32_t i = gpu->num_published; i > 0 && gpu->published[i - 1].view->epoch > gpu->control.ready; i--)
+    if (gpu->published[i - 1].whole)
+      return gpu->published[i - 1].view->epoch;
+  return gpu->published_last;
 }
 
 void ep_gpu_publish_locked(weft_ep_t *ep) {
@@ -99,18 +113,42 @@ void ep_gpu_publish_locked(weft_ep_t *ep) {
     if (!wanted)
       break;
   }
-  bool publishes = gpu->published_last == covered && covered > gpu->control.ready;
+  uint64_t ready = newest_to_run_in(gpu, covered);
+  bool publishes = ready > gpu->control.ready;
   gpu->holds_back = publishes && clock_ns() < gpu->hold_until_ns;
   if (publishes && !gpu->holds_back) {
-    gpu->control.ready = covered;
+    gpu->control.ready = ready;
     ep_gpu_control(ep);
   }
 }
 
-void ep_gpu_publish(weft_ep_t *ep) {
+static void forget(struct ep_gpu *gpu, uint64_t before) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < gpu->num_published; i++) {
+    if (gpu->published[i].view->epoch >= before)
+      gpu->published[kept++] = gpu->published[i];
+    else
+      group_view_unref(gpu->published[i].view);
+  }
+  gpu->num_published = kept;
+}
+
+// This rank begins in the view of that epoch, or in a newer one: the device needs no older ones. Under lock.
+static void begin_from(struct ep_gpu *gpu, uint64_t epoch) {
+  if (epoch > gpu->begins_from)
+    gpu->begins_from = epoch;
+  forget(gpu, epoch);
+}
+
+void ep_gpu_publish_from(weft_ep_t *ep, uint64_t epoch) {
   pthread_mutex_lock(&ep->gpu->lock);
+  begin_from(ep->gpu, epoch);
   ep_gpu_publish_locked(ep);
   pthread_mutex_unlock(&ep->gpu->lock);
+}
+
+void ep_gpu_publish(weft_ep_t *ep) {
+  ep_gpu_publish_from(ep, 0);
 }
 
 // --- the first operation ---
@@ -119,6 +157,7 @@ int ep_gpu_found(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   char why[DEVICE_WHY] = "";
   pthread_mutex_lock(&gpu->lock);
+  begin_from(gpu, view->epoch);
   int rc = gpu->looked_at >= view->epoch ? 0 : look_at(ep, view);
   gpu->publish_from = view->epoch + 1;
   ep_gpu_publish_locked(ep);
@@ -141,17 +180,6 @@ void ep_gpu_joined(weft_ep_t *ep, uint64_t base) {
 }
 
 // --- what the kernels have decided ---
-
-static void forget(struct ep_gpu *gpu, uint64_t before) {
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < gpu->num_published; i++) {
-    if (gpu->published[i].view->epoch >= before)
-      gpu->published[kept++] = gpu->published[i];
-    else
-      group_view_unref(gpu->published[i].view);
-  }
-  gpu->num_published = kept;
-}
 
 static void note_active(weft_ep_t *ep, const struct group_view *view) {
   for (uint32_t i = 0; i < view->count; i++) {
