@@ -6,85 +6,44 @@
 #include "cmocka_all.h"
 
 #include "base/random.h"
-#include "base/time/clock.h"
+#include "ep/support/insist.h"
 #include "ep/support/rank.h"
 #include "support/sanitized.h"
 
-enum { VISITORS = 3, VISITS = SUPPORT_SANITIZED ? 8 : 20, MOST_MS = 4, DEADLINE_MS = 60000 };
+enum { VISITORS = 3, VISITS = SUPPORT_SANITIZED ? 8 : 20 };
 
 struct visitor {
   struct rank rank;
   const struct setup *setup;
   int32_t index;
   pthread_t thread;
-  uint64_t random;
-  uint32_t calls, timeouts, given_up; // how many
+  struct insister insister;
+  uint32_t given_up; // visits
 };
 
 struct host {
   struct rank rank;
   pthread_t thread;
-  uint64_t random;
+  struct insister insister;
   uint32_t taken; // changes that have the visitor in the view
   atomic_bool over;
 };
 
-// Makes a call until it does not end with TIMEOUT, or `most` times (0: any number). It gets up to MOST_MS, and after
-// each eight calls twice as much: a handshake that a call has given up begins anew.
-static int insist(struct visitor *visitor, uint32_t most, int (*call)(struct rank *rank, uint32_t timeout_ms)) {
-  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
-  int rc = WEFT_ERR_TIMEOUT;
-  for (uint32_t i = 0; rc == WEFT_ERR_TIMEOUT && (most == 0 || i < most) && !clock_passed(deadline_ns); i++) {
-    uint32_t most_ms = MOST_MS << (i < 64 ? i / 8 : 8);
-    rc = call(&visitor->rank, (uint32_t)(random_next(&visitor->random) % (most_ms + 1)));
-    visitor->calls++;
-    visitor->timeouts += rc == WEFT_ERR_TIMEOUT;
-  }
-  return rc;
-}
-
-static int activate(struct rank *rank, uint32_t timeout_ms) {
-  return weft_ep_activate(rank->ep, timeout_ms);
-}
-
-static int offer(struct rank *rank, uint32_t timeout_ms) {
-  return weft_ep_offer(rank->ep, timeout_ms);
-}
-
-static int await_start(struct rank *rank, uint32_t timeout_ms) {
-  return weft_ep_await_start(rank->ep, timeout_ms, NULL);
-}
-
-static int leave(struct rank *rank, uint32_t timeout_ms) {
-  return weft_ep_disconnect(rank->ep, &rank->index, 1, timeout_ms);
-}
-
-// Every fourth visitor gives up after a call or two. Every third one offers itself; then it joins, or waits until rank
-// 0 takes it in.
-static bool come(struct visitor *visitor, bool *gave_up) {
-  struct rank *rank = &visitor->rank;
-  uint64_t drawn = random_next(&visitor->random);
-  uint32_t most = drawn % 4 == 0 ? 1 + (uint32_t)(drawn >> 8) % 2 : 0;
-  bool offers = (drawn >> 16) % 3 == 0, waits = offers && (drawn >> 24) % 2;
-  int rc = offers ? insist(visitor, most, offer) : 0;
-  if (rc == 0)
-    rc = insist(visitor, most, waits ? await_start : activate);
-  *gave_up = rc == WEFT_ERR_TIMEOUT && most > 0;
-  return rc == 0 || *gave_up || rank_fail(rank, "%s", weft_last_error());
-}
-
 static bool visit(struct visitor *visitor) {
   struct rank *rank = &visitor->rank;
   bool gave_up;
-  if (!rank_open(rank, visitor->setup, visitor->index, NULL, 0) || !come(visitor, &gave_up))
+  if (!rank_open(rank, visitor->setup, visitor->index, NULL, 0))
     return false;
+  visitor->insister.ep = rank->ep;
+  if (insist_on_coming(&visitor->insister, &gave_up) != 0)
+    return rank_fail(rank, "%s", weft_last_error());
   if (gave_up) {
     visitor->given_up++;
     return true;
   }
-  if (!rank_operate_n(rank, 1 + (uint32_t)(random_next(&visitor->random) % 4)))
+  if (!rank_operate_n(rank, 1 + (uint32_t)(random_next(&visitor->insister.random) % 4)))
     return false;
-  if (insist(visitor, 0, leave) != 0)
+  if (insist_on_leaving(&visitor->insister) != 0)
     return rank_fail(rank, "%s", weft_last_error());
   while (weft_ep_is_active(rank->ep))
     if (!rank_operate(rank))
@@ -102,13 +61,10 @@ static void *come_and_go(void *arg) {
   return NULL;
 }
 
-// Takes in a visitor that has offered itself, if there is one.
 static bool take_in(struct host *host) {
-  int32_t visitor = 1 + (int32_t)(random_next(&host->random) % VISITORS);
-  struct weft_ep_change_args change = {.size = sizeof change, .add = &visitor, .num_add = 1};
-  int rc = weft_ep_change(host->rank.ep, &change, (uint32_t)(random_next(&host->random) % 2));
-  host->taken += rc == 0;
-  return rc == 0 || rc == WEFT_ERR_TIMEOUT || rank_fail(&host->rank, "%s", weft_last_error());
+  int32_t visitor = 1 + (int32_t)(random_next(&host->insister.random) % VISITORS);
+  return insist_on_another(&host->insister, visitor, &host->taken) == 0 ||
+         rank_fail(&host->rank, "%s", weft_last_error());
 }
 
 static void *stay(void *arg) {
@@ -127,17 +83,17 @@ static void calls_that_are_made_again_and_again_come_to_their_end(void **state) 
   assert_true(rank_open(&host.rank, &setup, 0, NULL, 0) && rank_activate(&host.rank));
   uint64_t seed = random_id();
   print_message("seed %llu\n", (unsigned long long)seed);
-  host.random = random_mix(seed + VISITORS);
+  host.insister = (struct insister){.ep = host.rank.ep, .random = random_mix(seed + VISITORS)};
   assert_int_equal(pthread_create(&host.thread, NULL, stay, &host), 0);
   for (int32_t i = 0; i < VISITORS; i++) {
-    visitors[i] = (struct visitor){.setup = &setup, .index = 1 + i, .random = random_mix(seed + (uint64_t)i)};
+    visitors[i] = (struct visitor){.setup = &setup, .index = 1 + i, .insister.random = random_mix(seed + (uint64_t)i)};
     assert_int_equal(pthread_create(&visitors[i].thread, NULL, come_and_go, &visitors[i]), 0);
   }
   uint32_t calls = 0, timeouts = 0, given_up = 0;
   for (int i = 0; i < VISITORS; i++) {
     pthread_join(visitors[i].thread, NULL);
-    calls += visitors[i].calls;
-    timeouts += visitors[i].timeouts;
+    calls += visitors[i].insister.calls;
+    timeouts += visitors[i].insister.timeouts;
     given_up += visitors[i].given_up;
   }
   atomic_store(&host.over, true);
