@@ -34,7 +34,8 @@ struct device_ep {
   struct device_control control;
   struct view published[PUBLISHED];
   uint64_t lost, told[DEVICE_SEATS];
-  uint64_t seats, grown, grown_ns; // of the newest view; epoch and time of the newest view with new seats
+  uint64_t seats, grown, grown_ns; // peers of the newest view; epoch and time of the newest view with new ones
+  bool has_view;
   bool links_awake;
   // Used by the thread that runs kernels, and before it runs any
   struct ep_activation activation;
@@ -116,12 +117,13 @@ static _Noreturn void give_up(const struct device_ep *ep, const char *what) {
   abort();
 }
 
-static void note_seats(struct device_ep *ep, const struct device_view *view) {
+static void note_seats(struct device_ep *ep, const struct device_view *view, bool first) {
   uint64_t before = ep->seats;
   ep->seats = 0;
   for (uint32_t m = 0; m < view->count; m++)
-    ep->seats |= view->members[m].seat < DEVICE_SEATS ? UINT64_C(1) << view->members[m].seat : 0;
-  if (before == 0 || (ep->seats & ~before) == 0)
+    if (view->members[m].rank != ep->options.rank && view->members[m].seat < DEVICE_SEATS)
+      ep->seats |= UINT64_C(1) << view->members[m].seat;
+  if (first || (ep->seats & ~before) == 0)
     return;
   ep->grown = view->epoch;
   ep->grown_ns = clock_ns();
@@ -141,7 +143,8 @@ int fake_ep_publish(struct device_ep *ep, const struct device_view *view, char *
   if (room) {
     *oldest = (struct view){.epoch = view->epoch, .count = view->count};
     memcpy(oldest->members, view->members, view->count * sizeof *view->members);
-    note_seats(ep, view);
+    note_seats(ep, view, !ep->has_view);
+    ep->has_view = true;
   }
   pthread_mutex_unlock(&ep->lock);
   return room ? 0 : fake_say(why, WEFT_ERR_BUSY, "no room");
@@ -311,8 +314,11 @@ static struct cuda_slot_head *head_of(const struct device_ep *ep, void *area, ui
 
 static bool await_unit(struct device_ep *ep, const struct device_member *member, const struct cuda_unit *unit,
                        uint64_t op, uint64_t deadline_ns) {
-  while (load_unit(unit).flag != (uint32_t)op + 1) {
-    if (is_gone(ep, member->seat))
+  for (;;) {
+    bool gone = is_gone(ep, member->seat); // before the unit: what the peer wrote before it went counts
+    if (load_unit(unit).flag == (uint32_t)op + 1)
+      return true;
+    if (gone)
       return false;
     if (clock_passed(deadline_ns)) {
       lose(ep, member->seat);
@@ -320,7 +326,6 @@ static bool await_unit(struct device_ep *ep, const struct device_member *member,
     }
     fake_nap();
   }
-  return true;
 }
 
 // The unit of a header that contains the field, and the field's word in it.

@@ -59,12 +59,14 @@ static uint64_t *place_of(const struct fake_stream *stream, char *window, int32_
 }
 
 static bool await(const struct fake_stream *stream, const uint64_t *word, uint64_t least) {
-  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < least) {
-    if (stream->is_over(stream->arg))
+  for (;;) {
+    bool over = stream->is_over(stream->arg); // before the word: what the peer wrote before it went counts
+    if (__atomic_load_n(word, __ATOMIC_ACQUIRE) >= least)
+      return true;
+    if (over)
       return false;
     fake_nap();
   }
-  return true;
 }
 
 bool fake_stream_send(const struct fake_stream *stream, int32_t rank, uint64_t op) {

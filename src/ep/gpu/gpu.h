@@ -139,6 +139,7 @@ struct ep_gpu {
   uint64_t begins_from;    // no view before this epoch can be the first one of this rank; 0: not known
   uint64_t looked_at;      // newest epoch that was published, or that could not be published
   uint64_t published_last; // newest epoch that was published
+  uint64_t last_seats;     // of that view
   bool behind;             // the device had no room for the next view
   bool holds_back;         // `ready` does not include the published views yet
   uint64_t hold_until_ns;

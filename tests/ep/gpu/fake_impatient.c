@@ -152,21 +152,33 @@ static uint32_t kept(const struct guest *guest) {
   return guest->logged < LOG ? guest->logged : LOG;
 }
 
-static bool has(const struct guest *guest, const struct took_part *like) {
+static const struct took_part *find(const struct guest *guest, const struct took_part *like) {
   for (uint32_t i = 0; i < kept(guest); i++)
     if (guest->log[i].op == like->op && guest->log[i].epoch == like->epoch)
-      return true;
-  return false;
+      return &guest->log[i];
+  return NULL;
 }
 
-// Nobody misses a rank that has taken part in the operation.
+static void print_log(const struct guest *guest, uint64_t op) {
+  for (uint32_t i = 0; i < kept(guest); i++)
+    if (guest->log[i].op + 8 > op && guest->log[i].op < op + 8)
+      print_message("rank %d: operation %llu of epoch %llu, without ranks %#x\n", guest->index,
+                    (unsigned long long)guest->log[i].op, (unsigned long long)guest->log[i].epoch, guest->log[i].lost);
+}
+
+// If a rank has missed another one that has taken part, that one has missed it, too: their link was down.
 static void judge(const struct guest *guests) {
   for (int r = 0; r < RANKS; r++)
     for (uint32_t i = 0; i < kept(&guests[r]); i++)
-      for (int other = 0; other < RANKS; other++)
-        if ((guests[r].log[i].lost >> other & 1) && has(&guests[other], &guests[r].log[i]))
-          fail_msg("operation %llu of epoch %llu: rank %d missed rank %d, which has taken part",
-                   (unsigned long long)guests[r].log[i].op, (unsigned long long)guests[r].log[i].epoch, r, other);
+      for (int other = 0; other < RANKS; other++) {
+        const struct took_part *entry = &guests[r].log[i], *theirs = find(&guests[other], entry);
+        if (!(entry->lost >> other & 1) || !theirs || (theirs->lost >> r & 1))
+          continue;
+        for (int g = 0; g < RANKS; g++)
+          print_log(&guests[g], entry->op);
+        fail_msg("operation %llu of epoch %llu: rank %d missed rank %d, which has had its rows",
+                 (unsigned long long)entry->op, (unsigned long long)entry->epoch, r, other);
+      }
 }
 
 static void calls_that_are_made_again_and_again_come_to_their_end(void **state) {

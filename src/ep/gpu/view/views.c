@@ -70,11 +70,12 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
     log_warn("rank %d: %s", ep->rank, weft_last_error());
   }
   if (rc == 0) {
-    if (gpu->num_published > 0 && (published.seats & ~gpu->published[gpu->num_published - 1].seats) != 0)
+    if (gpu->published_last > 0 && (published.seats & ~gpu->last_seats) != 0)
       gpu->hold_until_ns = clock_ns() + JOINER_NS;
     group_view_ref(view);
     gpu->published[gpu->num_published++] = published;
     gpu->published_last = view->epoch;
+    gpu->last_seats = published.seats;
   }
   return rc;
 }
