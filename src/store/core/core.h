@@ -157,7 +157,8 @@ enum core_status core_apply(struct core *core, const struct core_op *op, struct 
 // requested time to live and becomes the granted one.
 enum core_status core_lease_grant(struct core *core, uint64_t now_ns, int64_t *id, int64_t *ttl_s);
 
-// Restarts the lease's time to live; `*ttl_s` becomes the granted time to live.
+// Restarts the lease's time to live; `*ttl_s` becomes the granted time to live. LEASE_NOT_FOUND: if its time had
+// passed, its keys are deleted by now, as after core_lease_expire().
 enum core_status core_lease_keepalive(struct core *core, uint64_t now_ns, int64_t id, int64_t *ttl_s);
 
 struct core_lease_state {
@@ -167,7 +168,7 @@ struct core_lease_state {
   size_t num_keys;
 };
 
-// The state of a lease. `with_keys`: also its keys.
+// The state of a lease. `with_keys`: also its keys. LEASE_NOT_FOUND: as above.
 enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id, bool with_keys,
                                   struct core_lease_state *out);
 

@@ -25,12 +25,6 @@ struct core_lease *core_lease_find(const struct core *core, int64_t id) {
   return index < core->num_leases && core->leases[index]->id == id ? core->leases[index] : NULL;
 }
 
-// A lease whose time has passed does not exist any more, even if it was not revoked yet.
-static struct core_lease *find_alive(const struct core *core, uint64_t now_ns, int64_t id) {
-  struct core_lease *lease = core_lease_find(core, id);
-  return lease && now_ns < lease->deadline_ns ? lease : NULL;
-}
-
 void core_lease_attach(struct core_lease *lease, struct core_node *node) {
   node->lease = lease;
   node->lease_prev = NULL;
@@ -106,15 +100,6 @@ enum core_status core_lease_grant(struct core *core, uint64_t now_ns, int64_t *i
   return CORE_OK;
 }
 
-enum core_status core_lease_keepalive(struct core *core, uint64_t now_ns, int64_t id, int64_t *ttl_s) {
-  struct core_lease *lease = find_alive(core, now_ns, id);
-  if (!lease)
-    return CORE_LEASE_NOT_FOUND;
-  lease->deadline_ns = deadline(now_ns, lease->ttl_s);
-  *ttl_s = lease->ttl_s;
-  return CORE_OK;
-}
-
 static int by_key(const void *a, const void *b) {
   const struct core_record *x = *(struct core_record *const *)a, *y = *(struct core_record *const *)b;
   return core_bytes_order(x->data, x->key_size, y->data, y->key_size);
@@ -137,21 +122,6 @@ static bool sorted_keys(const struct core_lease *lease, struct core_record ***ou
   return true;
 }
 
-enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id, bool with_keys,
-                                  struct core_lease_state *out) {
-  const struct core_lease *lease = find_alive(core, now_ns, id);
-  if (!lease)
-    return CORE_LEASE_NOT_FOUND;
-  struct core_lease_state state = {
-      .left_s = (int64_t)((lease->deadline_ns - now_ns) / NS_PER_S),
-      .granted_s = lease->ttl_s,
-  };
-  if (with_keys && !sorted_keys(lease, &state.keys, &state.num_keys))
-    return CORE_NO_MEMORY;
-  *out = state;
-  return CORE_OK;
-}
-
 static enum core_status revoke(struct core *core, size_t index) {
   struct core_lease *lease = core->leases[index];
   struct core_record **keys = NULL;
@@ -171,6 +141,46 @@ static enum core_status revoke(struct core *core, size_t index) {
   }
   core_records_free(keys, count);
   return status;
+}
+
+// Finds a lease whose time has not passed. The keys of another are deleted here, if the owner has not come to it yet:
+// whoever learns that a lease has ended reads none of its keys afterwards.
+static enum core_status find_alive(struct core *core, uint64_t now_ns, int64_t id, struct core_lease **lease) {
+  size_t index = seek(core, id);
+  if (index == core->num_leases || core->leases[index]->id != id)
+    return CORE_LEASE_NOT_FOUND;
+  if (now_ns < core->leases[index]->deadline_ns) {
+    *lease = core->leases[index];
+    return CORE_OK;
+  }
+  enum core_status status = revoke(core, index);
+  return status == CORE_OK ? CORE_LEASE_NOT_FOUND : status;
+}
+
+enum core_status core_lease_keepalive(struct core *core, uint64_t now_ns, int64_t id, int64_t *ttl_s) {
+  struct core_lease *lease;
+  enum core_status status = find_alive(core, now_ns, id, &lease);
+  if (status != CORE_OK)
+    return status;
+  lease->deadline_ns = deadline(now_ns, lease->ttl_s);
+  *ttl_s = lease->ttl_s;
+  return CORE_OK;
+}
+
+enum core_status core_lease_state(struct core *core, uint64_t now_ns, int64_t id, bool with_keys,
+                                  struct core_lease_state *out) {
+  struct core_lease *lease;
+  enum core_status status = find_alive(core, now_ns, id, &lease);
+  if (status != CORE_OK)
+    return status;
+  struct core_lease_state state = {
+      .left_s = (int64_t)((lease->deadline_ns - now_ns) / NS_PER_S),
+      .granted_s = lease->ttl_s,
+  };
+  if (with_keys && !sorted_keys(lease, &state.keys, &state.num_keys))
+    return CORE_NO_MEMORY;
+  *out = state;
+  return CORE_OK;
 }
 
 enum core_status core_lease_revoke(struct core *core, int64_t id) {

@@ -211,7 +211,11 @@ static void handle_keepalive(struct request *request) {
   }
   struct core *core = request->gateway->core;
   int64_t ttl = 0; // none: it is not there
-  core_lease_keepalive(core, request->now_ns, id, &ttl);
+  enum core_status status = core_lease_keepalive(core, request->now_ns, id, &ttl);
+  if (status != CORE_OK && status != CORE_LEASE_NOT_FOUND) {
+    fail_status(request->reply, status);
+    return;
+  }
   text_add(&request->reply->body, "{\"result\":");
   struct text *out = begin(request, core_revision(core));
   gateway_write_int(out, "ID", id);
