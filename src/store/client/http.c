@@ -34,10 +34,14 @@ static size_t take_body(char *data, size_t size, size_t count, void *arg) {
 
 // curl calls this when a connection is established, each time before it sends the request. Without this, curl sends a
 // request again if a kept connection turns out to be dead, although the server may have carried out the request.
+//
+// While no server listens at a port of this host that the kernel also gives to outgoing connections, one of them may
+// get it, and then it is connected to itself. Its client would take its own request for a malformed answer, and keep
+// the port from the server that is about to begin again.
 static int before_request(void *arg, char *ip, char *local_ip, int port, int local_port) {
-  (void)ip, (void)local_ip, (void)port, (void)local_port;
   struct client_transfer *transfer = arg;
-  if (transfer->once && transfer->sent)
+  transfer->to_itself = port == local_port && strcmp(ip, local_ip) == 0;
+  if (transfer->to_itself || (transfer->once && transfer->sent))
     return CURL_PREREQFUNC_ABORT;
   transfer->sent++;
   return CURL_PREREQFUNC_OK;
@@ -290,6 +294,9 @@ int client_http_failure(CURLcode code, const struct client_transfer *transfer, c
   case CURLE_ABORTED_BY_CALLBACK:
     if (clock_passed(store_limit()))
       return fail(WEFT_ERR_TIMEOUT, "store %s: cancelled before an answer arrived", endpoint);
+    if (transfer->to_itself)
+      return fail(WEFT_ERR_UNREACHABLE, "store %s: nobody listens there: the connection came back to this client",
+                  endpoint);
     return fail(WEFT_ERR_UNREACHABLE, "store %s: the connection was closed before the answer", endpoint);
   case CURLE_SEND_ERROR: // its alert may be overtaken by the end of the connection
   case CURLE_RECV_ERROR:

@@ -11,6 +11,7 @@ struct client_transfer {
   bool too_big;      // more was received
   bool needs_leader; // in: an etcd that is cut off from its cluster has to refuse the request
   bool once;         // in: never send the request a second time, not even on a fresh connection
+  bool to_itself;    // the connection leads to the client's own socket; nothing was sent
   unsigned sent;     // how often the request was sent over an established connection
   struct curl_slist *headers;
   char reason[CURL_ERROR_SIZE]; // curl's own text for a failure
