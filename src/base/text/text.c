@@ -82,3 +82,9 @@ void text_free(struct text *text) {
   free(text->data);
   *text = (struct text){0};
 }
+
+void text_wipe(struct text *text) {
+  if (text->data)
+    explicit_bzero(text->data, text->capacity);
+  text_free(text);
+}

@@ -35,5 +35,7 @@ void text_fit(char *to, size_t size, const char *text);
 // Returns the string, which the caller frees, and empties `text`. NULL: memory ran out, now or for an earlier addition.
 char *text_take(struct text *text);
 void text_free(struct text *text);
+// The same for a text with a secret, which is overwritten before. A text that has grown has left parts of it behind.
+void text_wipe(struct text *text);
 
 #endif

@@ -2,6 +2,7 @@
 #include "store/client/client.h"
 
 #include "base/fail.h"
+#include "secure/secret.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,14 +23,27 @@ bool client_auth_header(struct client *client, const char *endpoint, char out[CL
   return out[0] != '\0';
 }
 
+// Overwrites jansson's copy of the password.
+static void wipe_password(json_t *object) {
+  char *copy = (char *)(uintptr_t)json_string_value(json_object_get(object, "password"));
+  explicit_bzero(copy, strlen(copy));
+}
+
+// Leaves no copy of the password in freed memory: json_dumpb() writes to the given place only, and `body`, which is
+// empty, takes all of it at once. The caller wipes `body`.
 int client_auth_request(const struct client *client, struct text *body) {
   json_t *object = json_pack("{s:s, s:s}", "name", client->user, "password", client->password);
-  char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-  json_decref(object);
-  if (!text)
+  if (!object)
     return fail(WEFT_ERR_INVALID, "store user or password is not UTF-8");
-  text_add(body, "%s", text);
-  free(text);
+  size_t size = json_dumpb(object, NULL, 0, JSON_COMPACT);
+  char *text = calloc(1, size + 1);
+  if (text && json_dumpb(object, text, size, JSON_COMPACT) == size)
+    text_add_bytes(body, text, size);
+  else
+    body->failed = true;
+  secret_free(text);
+  wipe_password(object);
+  json_decref(object);
   return body->failed ? fail(WEFT_ERR_NOMEM, "no memory for a request to the store") : 0;
 }
 

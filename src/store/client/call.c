@@ -50,7 +50,7 @@ static int get_token(struct client *client, const char *endpoint, uint64_t deadl
   if (!err)
     err = client_auth_answer(client, answer);
   json_decref(answer);
-  text_free(&body);
+  text_wipe(&body);
   if (err && *remedy == CLIENT_MAYBE)
     *remedy = CLIENT_ELSEWHERE;
   return err;

@@ -74,7 +74,7 @@ void client_endpoint_failed(struct client *client, size_t failed);
 // first has to get a token from etcd.
 bool client_auth_header(struct client *client, const char *endpoint, char out[CLIENT_MAX_TOKEN + 8]);
 
-// Body of the request for a token.
+// Body of the request for a token, for an empty `body`. Free it with text_wipe(), since it has the password.
 int client_auth_request(const struct client *client, struct text *body);
 
 // Keeps the token of an answer. PROTOCOL: it has none.

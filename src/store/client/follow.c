@@ -34,7 +34,7 @@ static void stop_transfer(struct client_watch *watch) {
     curl_multi_remove_handle(watch->watcher->multi, watch->handle);
   watch->active = false;
   client_transfer_end(&watch->transfer);
-  text_free(&watch->body);
+  text_wipe(&watch->body); // a request for a token has the password
   watch->scanned = 0;
 }
 
