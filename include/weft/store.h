@@ -352,7 +352,8 @@ enum weft_store_server_flag {
  */
 struct weft_store_server_options {
   size_t size;           /**< sizeof(struct weft_store_server_options) */
-  const char *address;   /**< numeric address to bind to; default "127.0.0.1" */
+  const char *address;   /**< numeric address to bind to, a link-local one with its interface ("fe80::1%eth0"); default
+                              "127.0.0.1" */
   const char *token;     /**< clients must send "Authorization: Bearer TOKEN" (etcd's bare "TOKEN" too). Printable ASCII
                               without blanks, at most 4,095 bytes. Default: a random token, see
                               weft_store_server_token() */
