@@ -84,7 +84,9 @@ int endpoint_listen(const char *text, int *fd, uint16_t *port) {
   if (err)
     return err;
   err = WEFT_ERR_UNREACHABLE;
-  for (const struct addrinfo *address = addresses; address && err; address = address->ai_next)
+  // A host may have no IPv6, so the next address is tried. But if the port of one is taken, those who connect to this
+  // name would reach its owner first.
+  for (const struct addrinfo *address = addresses; address && err && err != WEFT_ERR_BUSY; address = address->ai_next)
     err = listen_on(address, text, fd);
   freeaddrinfo(addresses);
   if (err)
