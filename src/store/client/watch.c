@@ -23,13 +23,13 @@ void client_watch_deliver(struct client_watch *watch, const struct weft_store_ev
   pthread_mutex_unlock(&watcher->lock);
 }
 
-// Takes the closed watches, or all of them, out of the list.
+// Takes the released watches, or all of them, out of the list.
 static struct client_watch *take_out(struct client_watcher *watcher, bool all) {
   struct client_watch *out = NULL;
   pthread_mutex_lock(&watcher->lock);
   for (struct client_watch **link = &watcher->watches; *link;) {
     struct client_watch *watch = *link;
-    if (all || watch->closed) {
+    if (all || watch->released) {
       *link = watch->next_watch;
       watch->next_watch = out;
       out = watch;
@@ -46,7 +46,7 @@ static void end_watches(struct client_watch *watch) {
   while (watch) {
     struct client_watch *next = watch->next_watch;
     client_follow_end(watch);
-    if (watch->closed) // it is final now: a watch still open at the thread's end has a closing store
+    if (watch->released) // it is final now: a watch still open at the thread's end has a closing store
       client_watch_free(&watch->base);
     else
       watch->base.store = NULL;
@@ -222,6 +222,7 @@ void client_watch_close(weft_store_watch_t *base) {
   watch->closed = true;
   while (watcher->calling == watch) // no deadline: it waits for the caller's own function
     pthread_cond_wait(&watcher->changed, &watcher->lock);
+  watch->released = true; // not before: a new watch at the same address would look like this one
   pthread_mutex_unlock(&watcher->lock);
   curl_multi_wakeup(watcher->multi);
 }

@@ -23,7 +23,8 @@ struct client_watch {
   void *arg;
 
   // guarded by the watcher's lock
-  bool closed;      // the caller has closed it; the thread frees it
+  bool closed;      // its function is called no more
+  bool released;    // weft_store_watch_close() needs it no more; the thread frees it
   bool established; // it was in FOLLOWING at least once
   int failure;      // why it is not established: set when the first attempt at every endpoint has failed
   char failure_text[512];
