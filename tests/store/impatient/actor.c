@@ -202,8 +202,9 @@ static bool conclude(struct actor *actor) {
     return step_check(actor, "put in the calm", "it failed");
   if (!support_wait(has_seen, actor, CALM_MS))
     return step_check(actor, "watch in the calm", "no event");
-  return step_read_all(actor) &&
-         step_check(actor, "lease", support_wait(lease_is_over, actor, CALM_MS) ? NULL : "a key outlives its lease");
+  if (!support_wait(lease_is_over, actor, CALM_MS))
+    return step_check(actor, "lease", "a key outlives its lease");
+  return step_read_all(actor) && step_whole_lease(actor);
 }
 
 bool actor_conclude(struct actor *actor) {

@@ -127,3 +127,16 @@ bool step_lease(struct actor *actor) {
     return renew(actor);
   return drawn < 97 ? look(actor) : revoke(actor);
 }
+
+bool step_whole_lease(struct actor *actor) {
+  memset(&actor->lease, 0, sizeof actor->lease);
+  if (!grant(actor) || !put_on(actor))
+    return false;
+  if (!actor->lease.has_key)
+    return step_check(actor, "a lease in the calm", "no key on it");
+  uint64_t latest_ns = clock_deadline_ms(ACTOR_LONGEST_MS);
+  while (actor->lease.id && !clock_passed(latest_ns))
+    if (!(step_draw(actor, 2) ? look(actor) : step_read_one(actor)))
+      return false;
+  return step_check(actor, "a lease in the calm", actor->lease.id ? "it does not end" : NULL);
+}

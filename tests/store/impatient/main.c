@@ -81,7 +81,7 @@ static bool begin_again(void) {
 static bool disturb(void) {
   uint32_t drawn = draw(20);
   useconds_t time_us = draw(60000);
-  if (drawn < (server_kind.keeps ? 1 : 3)) // an etcd takes a second
+  if (drawn < (server_kind.keeps ? 1 : 2)) // an etcd takes a second
     return begin_again();
   if (drawn < 9) {
     support_relay_cut(relay);

@@ -37,6 +37,7 @@ bool step_count(struct actor *actor);
 
 // leases.c
 bool step_lease(struct actor *actor);
+bool step_whole_lease(struct actor *actor); // from the grant to the end
 const char *step_check_leased(struct actor *actor, const struct weft_store_kv *kv);
 
 // actor.c
