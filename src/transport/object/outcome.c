@@ -191,7 +191,8 @@ void object_lane_ended(struct object_lane *lane, CURLcode result) {
     err = fail(WEFT_ERR_PROTOCOL, "%s: the server gave no ETag for a part", object_target_path(lane->target));
   if (err == WEFT_ERR_NOT_FOUND && lane->verb == OBJECT_ABORT)
     err = 0; // it is aborted already
-  if (err == WEFT_ERR_NOT_FOUND && lane->verb == OBJECT_COMPLETE && lane->attempt > 0)
+  // Also at the first attempt: curl itself sends a request again if a kept connection ends without any answer.
+  if (err == WEFT_ERR_NOT_FOUND && lane->verb == OBJECT_COMPLETE)
     err = fail(WEFT_ERR_UNREACHABLE, "%s: the answer to its completion was lost; it may have been written",
                object_target_path(lane->target));
   if (err == 0)

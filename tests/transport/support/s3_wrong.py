@@ -176,12 +176,16 @@ class Wrong(http.server.BaseHTTPRequestHandler):
                 upload = query.split("=", 1)[1]
                 if "complete-fails" in place:
                     text = "<Error><Code>InternalError</Code><Message>We tried.</Message></Error>"
+                elif upload not in uploads:
+                    return self.error(404, "NoSuchUpload")
                 else:
                     parts = uploads.pop(upload)
                     assert body.count(b"<PartNumber>") == len(parts)
                     objects[place] = b"".join(parts[number] for number in sorted(parts))
                     seen["completed"] += 1
                     text = "<CompleteMultipartUploadResult/>"
+                    if "complete-lost" in place:
+                        return self.cut()
         self.answer(200, text.encode())
 
     def on_delete(self, *_):

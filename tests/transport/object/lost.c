@@ -1,0 +1,39 @@
+// The transport `object` when answers of the server are lost, or late: s3_wrong.py runs this, and says what the names
+// of objects mean.
+#include "cmocka_all.h"
+
+#include <string.h>
+
+#include "support/file.h"
+#include "transport/support/storage.h"
+
+enum { MIB = 1 << 20, PARTS = 6 * MIB };
+
+// The server has completed the upload, and resets the connection instead of answering. Either libcurl sends the request
+// again by itself, since the connection had been used before, or the transport does. The server then knows no such
+// upload, which does not say that the object is not there.
+static void test_a_completion_whose_answer_is_lost(void **state) {
+  (void)state;
+  static const char *const retries[] = {"retries=0", "retries=3"};
+  for (size_t i = 0; i < sizeof retries / sizeof *retries; i++) {
+    const char *const settings[] = {"part_mib=5", "parallel=1", "backoff_ms=1", retries[i], NULL};
+    struct storage storage;
+    char why[120];
+    assert_int_equal(storage_open(&storage, "object", settings, PARTS + MIB), 0);
+    uint32_t object = storage_object(&storage, "bucket/complete-lost/parts", 0);
+    support_fill(storage.bytes, PARTS, i);
+    int rc = storage_move(&storage, WEFT_TRANSFER_WRITE, object, 0, 0, PARTS, why);
+    if (rc != WEFT_ERR_UNREACHABLE || !strstr(why, "it may have been written"))
+      fail_msg("%s: %s: %s", retries[i], weft_err_name(rc), why);
+    assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, PARTS, PARTS - 1000, 1000, why), 0);
+    assert_memory_equal(storage.bytes + PARTS, storage.bytes + PARTS - 1000, 1000); // and so it was
+    storage_close(&storage);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_completion_whose_answer_is_lost),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
