@@ -112,13 +112,17 @@ static size_t take_object(struct object_lane *lane, const char *data, size_t siz
   return size;
 }
 
-// Nothing of an announced body has arrived, or too little.
+// Nothing of an announced body has arrived, or too little. Or the server has answered before it had all of an upload,
+// and closed the connection, after which curl sends no more and reports no error.
 void object_exchange_check_short(struct object_lane *lane) {
   char why[160];
-  if (lane->moved == 0 && !range_fits(lane))
+  bool reads = lane->verb == OBJECT_GET;
+  if (reads && lane->moved == 0 && !range_fits(lane))
     return;
-  snprintf(why, sizeof why, "the server sent %llu bytes, but %llu were requested", (unsigned long long)lane->moved,
-           (unsigned long long)lane->part->length);
+  snprintf(why, sizeof why,
+           reads ? "the server sent %llu bytes, but %llu were requested"
+                 : "the server answered after %llu bytes, but %llu were to be written",
+           (unsigned long long)lane->moved, (unsigned long long)lane->part->length);
   refuse(lane, WEFT_ERR_PROTOCOL, why);
 }
 

@@ -171,7 +171,7 @@ const char *object_target_path(const struct object_target *target);
 // exchange.c
 int object_exchange_setup(struct object_lane *lane); // for another attempt
 void object_exchange_clear(struct object_lane *lane);
-// Sets `refused` for an answer that ended with too few bytes of the part.
+// Sets `refused` for an answer that came with too few bytes of the part, or after too few.
 void object_exchange_check_short(struct object_lane *lane);
 
 // "Name: value" among the headers of the request. False: no memory.

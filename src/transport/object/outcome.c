@@ -180,8 +180,8 @@ static void lane_succeeded(struct object_lane *lane) {
 
 void object_lane_ended(struct object_lane *lane, CURLcode result) {
   bool again;
-  bool short_one = lane->verb == OBJECT_GET && lane->answer.status < 300 && lane->answer.status >= 200 &&
-                   lane->moved < lane->part->length;
+  bool moves = lane->verb == OBJECT_GET || lane->verb == OBJECT_PUT || lane->verb == OBJECT_PUT_PART;
+  bool short_one = moves && lane->answer.status < 300 && lane->answer.status >= 200 && lane->moved < lane->part->length;
   if (result == CURLE_OK && short_one && !lane->refused)
     object_exchange_check_short(lane);
   int err = lane_failure(lane, result, &again);

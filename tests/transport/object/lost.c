@@ -31,9 +31,29 @@ static void test_a_completion_whose_answer_is_lost(void **state) {
   }
 }
 
+// A server that answers with success before it has the bytes does not have them. libcurl then stops, without an error.
+static void test_an_answer_before_the_body(void **state) {
+  (void)state;
+  static const uint64_t lengths[] = {4 * MIB, PARTS}; // in one part, in two
+  static const char *const settings[] = {"part_mib=5", "backoff_ms=1", NULL};
+  struct storage storage;
+  char why[120];
+  assert_int_equal(storage_open(&storage, "object", settings, PARTS), 0);
+  uint32_t once = storage_object(&storage, "bucket/early,1/once", 0);
+  uint32_t often = storage_object(&storage, "bucket/early,99/often", 0);
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    assert_int_equal(storage_move(&storage, WEFT_TRANSFER_WRITE, once, 0, 0, lengths[i], why), 0);
+    int rc = storage_move(&storage, WEFT_TRANSFER_WRITE, often, 0, 0, lengths[i], why);
+    if (rc != WEFT_ERR_PROTOCOL || !strstr(why, "the server answered after "))
+      fail_msg("%llu bytes: %s: %s", (unsigned long long)lengths[i], weft_err_name(rc), why);
+  }
+  storage_close(&storage);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_completion_whose_answer_is_lost),
+      cmocka_unit_test(test_an_answer_before_the_body),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

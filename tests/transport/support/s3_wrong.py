@@ -35,6 +35,9 @@ class Wrong(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def handle_expect_100(self):
+        return "/early" in self.path or super().handle_expect_100()
+
     def answer(self, status, body=b"", headers=()):
         self.send_response(status)
         names = [name for name, _ in headers]
@@ -203,6 +206,8 @@ class Wrong(http.server.BaseHTTPRequestHandler):
 
     def handle_any(self):
         try:
+            if self.command == "PUT" and "/early" in self.path and self.fault():  # the client still waits to send
+                return self.answer(200, b"", [("ETag", '"1"'), ("Connection", "close")])
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.handle_one(body)
         except (BrokenPipeError, ConnectionResetError):
