@@ -55,11 +55,13 @@ uint64_t object_backoff_ns(const struct object_settings *set, uint64_t attempt) 
   return ms * 500000u + random_id() % (ms * 500000u + 1);
 }
 
-// Has the exchange tried again later; false: it has been tried often enough, or for long enough.
+// Has the exchange tried again later; false: it has been tried often enough, or for long enough, or nobody wants
+// another upload any more: one that was begun after its request had been cancelled would only be aborted.
 static bool lane_retries(struct object_lane *lane) {
   const struct object_settings *set = &lane->worker->set;
   uint64_t now = clock_ns();
-  if (lane->attempt >= set->retries || now - lane->began_ns >= set->timeout_s * 1000000000u ||
+  bool unwanted = lane->verb == OBJECT_CREATE && !lane->own;
+  if (unwanted || lane->attempt >= set->retries || now - lane->began_ns >= set->timeout_s * 1000000000u ||
       lane->worker->base.closing)
     return false;
   lane->retry_ns = now + 1 + object_backoff_ns(set, lane->attempt++);
@@ -87,7 +89,7 @@ static void lane_failed(struct object_lane *lane, int err) {
   struct object_request *own = lane->own;
   struct object_target *target = lane->target;
   if (!own) {
-    log_warn("object: an upload stays unfinished: %s", weft_last_error());
+    log_warn("object: an upload may stay unfinished: %s", weft_last_error());
     object_lane_free(lane);
     return;
   }

@@ -2,12 +2,26 @@
 // of objects mean.
 #include "cmocka_all.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/file.h"
 #include "transport/support/storage.h"
 
 enum { MIB = 1 << 20, PARTS = 6 * MIB };
+
+// A number of the server's report.
+static long reported(struct storage *storage, const char *name) {
+  uint32_t object = storage_object(storage, "bucket/report", 0);
+  char text[201] = "", wanted[32];
+  assert_int_equal(storage_move(storage, WEFT_TRANSFER_READ, object, 0, 0, 200, NULL), 0);
+  memcpy(text, storage->bytes, 200);
+  snprintf(wanted, sizeof wanted, "%s=", name);
+  const char *found = strstr(text, wanted);
+  assert_non_null(found);
+  return atol(found + strlen(wanted));
+}
 
 // The server has completed the upload, and resets the connection instead of answering. Either libcurl sends the request
 // again by itself, since the connection had been used before, or the transport does. The server then knows no such
@@ -50,10 +64,36 @@ static void test_an_answer_before_the_body(void **state) {
   storage_close(&storage);
 }
 
+// The only lane waits for the id of an upload whose request is cancelled meanwhile. The upload has failed to begin, and
+// is not begun once more just to be aborted, while other requests wait for the lane.
+static void test_an_upload_that_nobody_wants_any_more(void **state) {
+  (void)state;
+  static const char *const settings[] = {"part_mib=5", "parallel=1", "backoff_ms=1", NULL};
+  struct storage storage;
+  struct storage_request request;
+  char why[120];
+  assert_int_equal(storage_open(&storage, "object", settings, PARTS), 0);
+  uint32_t object = storage_object(&storage, "bucket/late-fail,1/parts", 0);
+  long before = reported(&storage, "aborts");
+  storage_request(&storage, &request, WEFT_TRANSFER_WRITE, 1);
+  storage_piece(&storage, &request, object, 0, 0, PARTS);
+  storage_prepare(&request);
+  assert_int_equal(storage.transport->post(&request.request), 0);
+  storage.transport->progress(storage.worker);
+  storage.transport->cancel(&request.request);
+  assert_int_equal(storage_wait(&storage, &request), WEFT_ERR_CANCELED);
+  object = storage_object(&storage, "bucket/good/behind", 0);
+  assert_int_equal(storage_move(&storage, WEFT_TRANSFER_READ, object, 0, 0, 10, why), 0);
+  assert_int_equal(reported(&storage, "aborts"), before);
+  storage_free(&request);
+  storage_close(&storage);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_completion_whose_answer_is_lost),
       cmocka_unit_test(test_an_answer_before_the_body),
+      cmocka_unit_test(test_an_upload_that_nobody_wants_any_more),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,9 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             text = "".join(f"{name}={value}\n" for name, value in seen.items()).ljust(200).encode()[:200]
             return self.answer(200, text)
         fault = self.fault()
+        if fault == "late-fail":
+            time.sleep(0.5)
+            fault = "fail"
         plain = {"forbid": (403, "AccessDenied"), "missing": (404, "NoSuchKey"), "fail": (500, "InternalError"),
                  "slowdown": (503, "SlowDown"), "expired": (400, "ExpiredToken"), "moved": (301, "PermanentRedirect"),
                  "full": (507, "InsufficientStorage")}
