@@ -1,5 +1,6 @@
 // Gets the length of an object from the server, while the caller waits: HEAD, with a separate handle.
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -28,12 +29,15 @@ static int ask_until(struct object_lane *lane, const char *path, uint64_t deadli
   bool again = false;
   int rc = ask(lane, path, deadline_ns, &again);
   for (uint64_t tries = 0; rc != 0 && again && tries < set->retries && !clock_passed(deadline_ns); tries++) {
+    snprintf(lane->failed, sizeof lane->failed, "%s", weft_last_error());
     uint64_t next_ns = clock_ns() + object_backoff_ns(set, tries);
     poll(NULL, 0, clock_left_ms(next_ns < deadline_ns ? next_ns : deadline_ns));
     again = false;
     if (!clock_passed(deadline_ns))
       rc = ask(lane, path, deadline_ns, &again);
   }
+  if (rc == WEFT_ERR_TIMEOUT && lane->failed[0]) // it alone would not say why the attempts before it have failed
+    return fail(rc, "%s: no answer in time after: %s", path, lane->failed);
   return rc;
 }
 

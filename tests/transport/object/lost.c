@@ -89,11 +89,33 @@ static void test_an_upload_that_nobody_wants_any_more(void **state) {
   storage_close(&storage);
 }
 
+// The attempt that the deadline ends has no reason to tell, but the one before it has.
+static void test_a_query_names_the_failure_before_its_deadline(void **state) {
+  (void)state;
+  static const struct {
+    const char *path, *words;
+  } cases[] = {
+      {"bucket/hang,99/asked", "Timeout was reached"},
+      {"bucket/slowdown,1/then-hang", "no answer in time after: bucket/slowdown,1/then-hang: HTTP 503"},
+  };
+  static const char *const settings[] = {"backoff_ms=1", NULL};
+  struct storage storage;
+  uint64_t length;
+  assert_int_equal(storage_open(&storage, "object", settings, MIB), 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int rc = storage.transport->query(storage.worker, cases[i].path, 1000, &length);
+    if (rc != WEFT_ERR_TIMEOUT || !strstr(weft_last_error(), cases[i].words))
+      fail_msg("%s: %s: %s", cases[i].path, weft_err_name(rc), weft_last_error());
+  }
+  storage_close(&storage);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_completion_whose_answer_is_lost),
       cmocka_unit_test(test_an_answer_before_the_body),
       cmocka_unit_test(test_an_upload_that_nobody_wants_any_more),
+      cmocka_unit_test(test_a_query_names_the_failure_before_its_deadline),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,7 @@ class Wrong(http.server.BaseHTTPRequestHandler):
             return self.answer(502, b"<html>Bad gateway & co.\x00\xff</html>")
         if fault == "cut":
             return self.cut()
-        if fault == "hang":
+        if fault == "hang" or ("then-hang" in self.path and not fault):
             time.sleep(3600)
         getattr(self, "on_" + self.command.lower())(body, fault, headers)
 
