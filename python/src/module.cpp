@@ -6,6 +6,7 @@
 #include "agent/agent.h"
 #include "core/buffer.h"
 #include "core/gate.h"
+#include "core/gil.h"
 #include "core/owners.h"
 #include "core/wait.h"
 #include "ep/rank.h"
@@ -25,6 +26,8 @@ NB_MODULE(_weft, m) {
   fork_count();
   nb::set_leak_warnings(false); // objects that daemon threads hold when the process ends are no error
   nb::register_exception_translator([](const std::exception_ptr &thrown, void *) {
+    if (!thrown)
+      stay_for_ever(); // pthread_exit() in code of Python that a call has run
     try {
       std::rethrow_exception(thrown);
     } catch (const std::bad_cast &) { // an entry of a list or a tuple

@@ -234,3 +234,28 @@ def test_the_end_while_daemon_threads_call() -> None:
     for process in [start(PROGRAM_DAEMONS) for _ in range(3)]:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (0, "ends\n", "")
+
+
+PROGRAM_BACK = """
+import threading, time, weft
+called = threading.Event()
+class Slow:
+    def __dlpack_device__(self):
+        called.set()
+        time.sleep(0.2)  # meanwhile the interpreter ends
+    def __dlpack__(self, **options):
+        raise AssertionError
+threading.Thread(target=weft.Buffer, args=(Slow(),), daemon=True).start()
+called.wait()
+class Late:
+    def __del__(self):
+        time.sleep(0.4)  # for so long at least the interpreter has ended when the process does
+weft.late = Late()
+print("ends", flush=True)
+"""
+
+
+def test_the_end_while_a_call_of_a_daemon_thread_runs_python_code() -> None:
+    process = start(PROGRAM_BACK)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "ends\n", "")

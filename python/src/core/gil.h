@@ -4,9 +4,14 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
-// Releases the GIL during its lifetime. A daemon thread that returns after the interpreter has ended stays here until
-// the process ends, as in CPython since 3.14; earlier versions unwind the stack of such a thread, which must not
-// happen.
+// Where a daemon thread that wants the GIL after the interpreter has ended stays until the process ends, as in CPython
+// since 3.14. Earlier versions unwind the stack of such a thread by pthread_exit(), which must not happen.
+[[noreturn]] inline void stay_for_ever() {
+  for (;;)
+    pause();
+}
+
+// Releases the GIL during its lifetime.
 class WithoutGil {
 public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -14,8 +19,7 @@ public:
     try {
       PyEval_RestoreThread(thread_);
     } catch (...) { // pthread_exit(): its exception cannot be swallowed
-      for (;;)
-        pause();
+      stay_for_ever();
     }
   }
   WithoutGil(const WithoutGil &) = delete;
