@@ -37,6 +37,7 @@ NB_MODULE(_weft, m) {
   m.def("version", &weft_version);
   m.def("error_table", &error_table, nb::sig("def error_table() -> list[tuple[str, int, int, str]]"));
   m.def("set_main_thread", &set_main_thread, nb::arg("ident"));
+  m.def("end_openings", &end_openings);
   bind_buffer(m);
   bind_owners(m);
   bind_store(m);

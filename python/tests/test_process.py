@@ -259,3 +259,33 @@ def test_the_end_while_a_call_of_a_daemon_thread_runs_python_code() -> None:
     process = start(PROGRAM_BACK)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "ends\n", "")
+
+
+PROGRAM_LATE = """
+import atexit, threading
+ends, done = threading.Event(), threading.Event()
+def wait_for_the_thread():
+    ends.set()
+    assert done.wait(60)
+    weft.Agent("main").close()  # the process does not go on before this thread
+    print("ends", flush=True)
+atexit.register(wait_for_the_thread)  # before the import: it is called after weft has closed everything
+import weft
+store = weft.Store.local()
+def open_late():
+    ends.wait()
+    for late in (lambda: weft.Agent("late"), lambda: weft.ep.Rank(store, hidden=128), weft.Store.local, weft.Server,
+                 lambda: weft.Store("http://127.0.0.1:1"), lambda: store.watch("/")):
+        try:
+            late()
+            print("opened", flush=True)
+        except weft.errors.ClosedError:
+            pass
+    done.set()
+threading.Thread(target=open_late, daemon=True).start()
+"""
+
+
+def test_no_other_thread_opens_anything_once_the_process_ends() -> None:
+    """Nobody would close it, and its threads would use libraries while the process takes them down."""
+    assert end(start(PROGRAM_LATE)) == "ends\n"

@@ -91,6 +91,7 @@ def note_open(order: int, thing: Closable) -> None:
 
 
 def _close_all() -> None:
+    _weft.end_openings()
     for things in _open:
         for thing in list(things):
             try:

@@ -62,6 +62,7 @@ namespace {
 Agent *open_agent(const std::string &name, nb::object transports, bool driven, uint32_t spin_us, uint32_t heartbeat_ms,
                   uint32_t peer_timeout_ms, uint32_t transfer_timeout_ms, uint32_t lease_ttl_s, nb::object store,
                   nb::object prefix, nb::object listen, nb::object token) {
+  WhileOpening guard;
   weft_agent_options options = WEFT_AGENT_OPTIONS_INIT;
   std::string called = c_text(name, "name");
   MaybeText ways(transports, "transports"), keys(prefix, "prefix"), where(listen, "listen"), secret(token, "token");

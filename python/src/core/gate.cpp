@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nanobind/nanobind.h>
 #include <pthread.h>
+#include <thread>
 
 #include "core/errors.h"
 #include "core/gil.h"
@@ -12,9 +13,14 @@
 namespace nb = nanobind;
 
 static std::atomic<unsigned> forks{0};
+static std::atomic<int> openings{0};
+static std::atomic<bool> ending{false};
 
 unsigned fork_count() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    forks.fetch_add(1);
+    openings.store(0); // the threads that were opening do not exist in the child
+  });
   (void)registered;
   return forks.load(std::memory_order_relaxed);
 }
@@ -65,4 +71,21 @@ Entered::~Entered() {
     std::lock_guard<std::mutex> lock(gate_.mutex);
     gate_.idle.notify_all();
   }
+}
+
+WhileOpening::WhileOpening() {
+  if (ending.load() && !on_main_thread())
+    raise_code(WEFT_ERR_CLOSED, "the process ends: a thread beside the main one cannot open anything any more");
+  openings.fetch_add(1);
+}
+
+WhileOpening::~WhileOpening() {
+  openings.fetch_sub(1);
+}
+
+void end_openings() {
+  ending.store(true);
+  WithoutGil release;
+  for (int i = 0; i < 1000 && openings.load() > 0; i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -42,3 +42,16 @@ public:
 private:
   Gate &gate_;
 };
+
+// A handle that is being opened. Raises ClosedError once the process ends, except on the main thread: nobody would
+// close the handle of another thread, which would use libraries while the process takes them down.
+class WhileOpening {
+public:
+  WhileOpening();
+  ~WhileOpening();
+  WhileOpening(const WhileOpening &) = delete;
+  WhileOpening &operator=(const WhileOpening &) = delete;
+};
+
+// The process ends: waits, at most a second, for handles that other threads are opening, and refuses further ones.
+void end_openings();

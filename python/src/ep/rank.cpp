@@ -206,6 +206,7 @@ int32_t current_gpu() {
 }
 
 Rank *open_rank(const Store &store, nb::dict given, uint32_t timeout_ms) {
+  WhileOpening guard;
   auto opening = std::make_shared<Opening>();
   auto state = std::make_shared<RankState>();
   read_options(*opening, given);

@@ -23,6 +23,7 @@ struct Server {
 
 Server *start(nb::object address, uint16_t port, nb::object token, nb::object cert_file, nb::object key_file,
               bool insecure) {
+  WhileOpening guard;
   weft_store_server_options options = WEFT_STORE_SERVER_OPTIONS_INIT;
   MaybeText where(address, "address"), right(token, "token"), cert(cert_file, "cert_file"), key(key_file, "key_file");
   options.address = where.get(), options.token = right.get();

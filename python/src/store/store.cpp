@@ -44,6 +44,7 @@ void request(const Store &self, std::function<int(weft_store_t *)> call) {
 
 Store *open_client(const std::string &endpoints, nb::object ca_file, nb::object cert_file, nb::object key_file,
                    nb::object user, nb::object password, nb::object token, uint32_t connect_ms, uint32_t request_ms) {
+  WhileOpening guard;
   weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   std::string where = c_text(endpoints, "endpoints");
   MaybeText ca(ca_file, "ca_file"), cert(cert_file, "cert_file"), key(key_file, "key_file"), name(user, "user"),
@@ -63,6 +64,7 @@ Store *open_client(const std::string &endpoints, nb::object ca_file, nb::object 
 }
 
 Store *open_local() {
+  WhileOpening guard;
   auto state = std::make_shared<StoreState>();
   check(weft_store_open_local(&state->store));
   state->local = true;

@@ -75,6 +75,7 @@ public:
 };
 
 Watch *open_watch(const Store &store, nb::object prefix, int64_t from) {
+  WhileOpening guard;
   auto state = std::make_shared<WatchState>();
   auto text = std::make_shared<std::string>(c_text(loose_bytes(prefix, "prefix"), "prefix"));
   store.state->check_open();
