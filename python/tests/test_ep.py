@@ -296,7 +296,7 @@ def test_a_receive_stays_while_a_call_of_another_thread_writes_into_it(store: we
         assert began.wait(30)
         threading.Event().wait(0.2)
         try:
-            with pytest.raises(weft.errors.BusyError, match="another thread"):
+            with pytest.raises(weft.errors.BusyError, match="another call is receiving"):
                 receives[0].renew()
         finally:
             tried.set()

@@ -112,6 +112,27 @@ def test_arrays_that_have_moved(alone: ep.Rank) -> None:
             into.renew()
 
 
+def test_a_look_up_that_renews_again(alone: ep.Rank) -> None:
+    """The look-up of an array may run code of Python, which must not change the arrays that are being looked up."""
+    refused = []
+
+    class Renewing(Moving):
+        into: Any = None
+
+        @property
+        def __array_interface__(self) -> dict[str, Any]:
+            if self.into is not None:
+                with pytest.raises(weft.errors.BusyError, match="renews it") as caught:
+                    self.into.renew(expert_total=np.zeros(2, np.int32), wait_ns=np.zeros(64, np.int64))
+                refused.append(caught.value)
+            return self.array.__array_interface__
+
+    rows = Renewing(np.zeros((2, 64, 256), np.uint16))
+    rows.into = alone.receive(64, x=rows)
+    assert not rows.into.renew()
+    assert refused
+
+
 def test_other_counters(alone: ep.Rank) -> None:
     """expert_total and wait_ns may be others in each operation, or none."""
     x, idx, _ = tokens_of(0, 1)

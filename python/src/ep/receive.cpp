@@ -159,7 +159,8 @@ void take_arrays(Receive &self, nb::dict &given) {
 bool renew(Receive &self, nb::object expert_total, nb::object wait_ns) {
   bool moved = false;
   if (self.calls > 0)
-    raise_code(WEFT_ERR_BUSY, "a call of another thread is receiving into it");
+    raise_code(WEFT_ERR_BUSY, "another call is receiving into it, or renews it");
+  Receiving renewing(self); // a look-up may run Python code, and so other calls
   for (size_t i = 0; i < self.fixed; i++) {
     ReceiveArray &array = self.arrays[i];
     if (!array.buffer.look_again(array.source, array.name, moved))

@@ -25,7 +25,7 @@ struct Receive {
   uint32_t max_topk = UINT32_MAX;          // for which local_expert, weights and slot have room
   uint64_t rows = 0;                       // in all parts together
   uint32_t capacity = 0, experts = 0, hidden = 0;
-  int calls = 0; // calls in progress that receive into it; read and written with the GIL
+  int calls = 0; // calls in progress that receive into it or renew it; read and written with the GIL
 };
 
 // A call that receives into it: the arrays must not change until it ends.
