@@ -497,7 +497,8 @@ class nixlAgent:
         except errors.Error as error:
             raise failure_of(error) from error
         if peer != weft.SELF:
-            self._peers.learn(peer, document.everything, document.regions, document.addresses)
+            with translated():  # another thread may close this agent now
+                self._peers.learn(peer, document.everything, document.regions, document.addresses)
         return document.name.encode()
 
     def invalidateRemoteMD(self, remote_agent: Text) -> nixl_status_t:

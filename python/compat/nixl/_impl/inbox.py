@@ -157,7 +157,7 @@ class Inbox:
         unread messages are lost."""
         asked = set()
         deadline = time.monotonic() + patience_s
-        for peer in peers:
+        for peer in list(peers):  # other threads add to them
             self._answers.discard(peer)
             try:
                 self.patiently(peer, partial(self._agent.notify, peer, ASK), deadline - time.monotonic())

@@ -122,6 +122,37 @@ def test_after_the_end(pair: tuple[nixl_agent, nixl_agent]) -> None:
     del registered
 
 
+def test_another_thread_closes_the_agent_meanwhile(pair: tuple[nixl_agent, nixl_agent],
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    low = pair[0].agent._weft
+    load = low.load
+
+    def load_and_close(blob: bytes) -> int:
+        peer = load(blob)
+        low.close()
+        return peer
+
+    monkeypatch.setattr(low, "load", load_and_close)
+    with pytest.raises(bindings.nixlBackendError, match="is closed"):
+        pair[0].add_remote_agent(pair[1].get_agent_metadata())
+
+
+def test_another_thread_sends_while_the_agent_closes(pair: tuple[nixl_agent, nixl_agent],
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    pair[0].add_remote_agent(pair[1].get_agent_metadata())
+    pair[0].send_notif("target", b"one")
+    agent = pair[0].agent
+    wait = agent._inbox.patiently
+
+    def wait_and_send(peer: int, *more: Any) -> None:
+        agent._peers.notified.add(peer + 1)  # as genNotif() to another agent does
+        wait(peer, *more)
+
+    monkeypatch.setattr(agent._inbox, "patiently", wait_and_send)
+    agent.close()
+    assert agent._weft.closed
+
+
 def test_a_transfer_in_flight_is_cancelled(pair: tuple[nixl_agent, nixl_agent]) -> None:
     here, there = np.ones(1 << 26, np.uint8), np.zeros(1 << 26, np.uint8)
     registered = pair[0].register_memory(here)

@@ -41,6 +41,16 @@ def test_there_and_back(pair: Pair, operation: str) -> None:
     handle.release()  # a second time is no error
 
 
+def test_the_back_end_of_a_transfer_within_an_agent(pair: Pair) -> None:
+    array = numbers()
+    pair[0].register_memory(array)
+    halves = [pair[0].get_xfer_descs(half) for half in (array[:2048], array[2048:])]
+    handle = pair[0].initialize_xfer("WRITE", *halves, "initiator")
+    finish(pair[0], handle)
+    assert (array[:2048] == array[2048:]).all()
+    assert pair[0].query_xfer_backend(handle) == "UCX"
+
+
 def strided(array: np.ndarray, *rows: tuple[int, int, int, int]) -> np.ndarray:
     """Rows (offset, length, stride, count) of an array, as (address, length, device, stride, count)."""
     return np.array([(array.ctypes.data + at, length, 0, stride, count) for at, length, stride, count in rows],
