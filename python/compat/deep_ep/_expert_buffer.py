@@ -181,6 +181,8 @@ class ExpertBuffer(CommonBuffer):
             raise ValueError("topk_idx, num_experts: both are wanted, or a handle")
         else:
             check_tensors(topk_idx=topk_idx)
+            if values.dim() != 2:
+                raise ValueError(f"x: a tensor of shape [tokens, hidden] is wanted, not {list(values.shape)}")
             if not 1 <= form.alignment <= MOST_ALIGNMENT:
                 raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 to {MOST_ALIGNMENT}")
             most = num_max_tokens_per_rank or self.num_max_tokens_per_rank

@@ -151,6 +151,7 @@ class Buffer(ThroughputCalls):
         """Writes into int32 [ranks]: 1 for each rank that gets no tokens (masked or lost), else 0. The call waits for
         the current stream; in a graph it does not wait, and writes only the masks."""
         self._check_shrink("low_latency_query_mask_buffer")
+        check_tensors(mask_status=mask_status)
         if mask_status.dtype != torch.int32 or mask_status.numel() != self.group_size:
             raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
         if self._engines:

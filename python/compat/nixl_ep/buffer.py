@@ -96,6 +96,8 @@ class Buffer(HighThroughput):
     def set_tcp_store_group(self, tcp_store_group: Any) -> None:
         """The store through which later ranks find this one, which then calls connect_ranks for them; None: this rank
         does not need it any more."""
+        if tcp_store_group is not None and not hasattr(tcp_store_group, "set"):
+            raise TypeError(f"tcp_store_group: a TCPStore is wanted, not {tcp_store_group!r:.60}")
         self.tcp_store_group = tcp_store_group
         if tcp_store_group is not None and self._meeting is not None:
             publish(tcp_store_group, {**self._meeting.info, "invites": "1"})
@@ -252,6 +254,7 @@ class Buffer(HighThroughput):
         """Writes into int32 [num_ranks]: 1 for each rank that gets no tokens (masked, lost, or not there), else 0.
         The call waits for the current stream; in a graph it does not wait, and writes only the masks."""
         self._check_alive()
+        check_tensors(mask_status=mask_status)
         if mask_status.dtype != torch.int32 or mask_status.numel() < self.group_size:
             raise ValueError(f"mask_status: int32 [{self.group_size}] is wanted")
         if self._engine is not None:
@@ -340,7 +343,9 @@ class Buffer(HighThroughput):
     def get_next_combine_buffer(self, handle: Handle) -> torch.Tensor:
         """Memory for the outputs of an operation, bf16 [E][ranks * max][H], for low_latency_combine(zero_copy=True).
         Weft never copies outputs before it sends them, so this memory is no faster than any other."""
-        return self._begun("get_next_combine_buffer").combine_buffer(handle, handle[0].device)
+        engine = self._begun("get_next_combine_buffer")
+        engine.operation_of(handle)
+        return engine.combine_buffer(handle, handle[0].device)
 
     def clean_buffer(self, *_: Any) -> None:
         """Does nothing: Weft's windows need no cleaning. Older versions of the original had this call."""

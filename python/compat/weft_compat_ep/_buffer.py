@@ -71,6 +71,8 @@ class LegacyBuffer(CommonBuffer):
         num_nvl_bytes is 0, else num_nvl_bytes. The tensor begins at the element `offset`, and has one dimension or the
         given size. The memory is allocated at the first call, and no operation uses it: Weft has separate windows."""
         self._check_alive()
+        if not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype: a torch.dtype is wanted, not {dtype!r:.60}")
         room = self.num_rdma_bytes if use_rdma_buffer or not self.num_nvl_bytes else self.num_nvl_bytes
         wanted = None if size is None else torch.Size(size).numel()
         count = room // dtype.itemsize - offset
