@@ -2,7 +2,8 @@
 """Makes a virtual environment, installs the package `weft` with the libraries of a build folder, and runs its tests,
 mypy and ruff; compares the stub with the extension. package.py BUILD
 With --docs it writes the reference of the package into BUILD/docs/python instead. With --sanitized, where BUILD was
-made with gcc's AddressSanitizer, it runs the random wrong calls and the routes alone, with an extension made so too.
+made with gcc's AddressSanitizer, it runs the random wrong calls, the routes and the impatient threads alone, with an
+extension made so too.
 With --prepare it compiles the extension, and runs nothing.
 
 What comes from PyPI is kept in BUILD/python-test for the next run. Skipped, with the reason, where it cannot be had.
@@ -110,7 +111,9 @@ def install_sanitized(python, build):
 # CPython itself frees little at its end, so leaks are not looked for. Python's own allocator would hide what is freed.
 def check_sanitized(python):
     with scratch_folder() as (scratch, environment):
-        tests = [PACKAGE / "tests" / f"{name}.py" for name in ("test_misuse", "test_ep_routes", "test_ep_throughput")]
+        tests = [PACKAGE / "tests" / f"{name}.py" for name in (
+            "test_misuse", "test_ep_routes", "test_ep_throughput", "impatient/test_impatient_agents",
+            "impatient/test_impatient_ranks")]
         run("pytest", [python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *tests], cwd=scratch,
             env={**environment, "LD_PRELOAD": preloaded(), "PYTHONMALLOC": "malloc",
                  "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1"})
