@@ -57,8 +57,8 @@ enum plan_role {
 };
 
 // Parses and checks `size` bytes of JSON. INVALID: the last error says what is wrong, in which phase and at which
-// position (both counted from 0), and what would be right. LIMIT: it is longer than a plan may be. On success `*plan`
-// is the caller's, to be freed with plan_free().
+// position (both counted from 0), and what would be right. On success `*plan` is the caller's, to be freed with
+// plan_free().
 int plan_from_text(struct plan **plan, const char *text, size_t size);
 
 // The same for a file; errors name it. SYSTEM: it cannot be read.

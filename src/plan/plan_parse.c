@@ -164,7 +164,7 @@ static int read_phases(struct parser *parser, const json_t *json) {
   if (count == 0)
     return fail(WEFT_ERR_INVALID, "the plan is empty: it needs at least one phase, like [[0, 1]]");
   if (count > PLAN_MAX_PHASES)
-    return fail(WEFT_ERR_LIMIT, "the plan has %zu phases: a plan may have %d", count, PLAN_MAX_PHASES);
+    return fail(WEFT_ERR_INVALID, "the plan has %zu phases: a plan may have %d", count, PLAN_MAX_PHASES);
   parser->plan->phases = calloc(count, sizeof *parser->plan->phases);
   if (!parser->plan->phases)
     return fail(WEFT_ERR_NOMEM, "no memory for a plan");
@@ -194,7 +194,7 @@ static int refuse_minus_zero(const char *text, size_t size) {
 
 int plan_from_text(struct plan **out, const char *text, size_t size) {
   if (size > PLAN_MAX_BYTES)
-    return fail(WEFT_ERR_LIMIT, "it has more than the %d bytes that a plan may have", PLAN_MAX_BYTES);
+    return fail(WEFT_ERR_INVALID, "it has more than the %d bytes that a plan may have", PLAN_MAX_BYTES);
   json_error_t where;
   json_t *json = json_loadb(text, size, JSON_DECODE_ANY, &where);
   if (!json)

@@ -167,7 +167,7 @@ static void size_and_phases_are_bounded(void **state) {
   assert_non_null(text);
   memset(text, ' ', PLAN_MAX_BYTES + 1);
   memcpy(text, "[[0]]", 5);
-  assert_int_equal(plan_from_text(&plan, text, PLAN_MAX_BYTES + 1), WEFT_ERR_LIMIT);
+  assert_int_equal(plan_from_text(&plan, text, PLAN_MAX_BYTES + 1), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "1048576"));
   assert_int_equal(plan_from_text(&plan, text, PLAN_MAX_BYTES), 0);
   plan_free(plan);
@@ -176,7 +176,7 @@ static void size_and_phases_are_bounded(void **state) {
   for (int i = 0; i <= PLAN_MAX_PHASES; i++, size += 4)
     memcpy(text + size, "[0],", 4);
   text[size - 1] = ']';
-  assert_int_equal(plan_from_text(&plan, text, size), WEFT_ERR_LIMIT);
+  assert_int_equal(plan_from_text(&plan, text, size), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "4097 phases: a plan may have 4096"));
   free(text);
 }
@@ -246,7 +246,7 @@ static void a_file_that_cannot_be_read_is_named(void **state) {
   assert_non_null(strstr(weft_last_error(), "No such file"));
   assert_int_equal(plan_load(&plan, "/"), WEFT_ERR_SYSTEM);
   assert_non_null(strstr(weft_last_error(), "plan /: "));
-  assert_int_equal(plan_load(&plan, "/dev/zero"), WEFT_ERR_LIMIT);
+  assert_int_equal(plan_load(&plan, "/dev/zero"), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "plan /dev/zero: "));
   assert_int_equal(plan_load(&plan, "/dev/null"), WEFT_ERR_INVALID);
   assert_non_null(strstr(weft_last_error(), "plan /dev/null: not JSON"));
