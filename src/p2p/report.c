@@ -149,26 +149,32 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
   return fflush(report->out) == 0 ? 0 : fail_errno(errno, "cannot write the results");
 }
 
+// Keeps the first error with its sentence, and prints each further one.
+static void keep_error(int *first, char why[FAIL_DETAIL_SIZE], int err) {
+  if (err != 0 && *first != 0)
+    fprintf(stderr, "weft p2p: %s\n", weft_last_error());
+  else if (err != 0)
+    snprintf(why, FAIL_DETAIL_SIZE, "%s", weft_last_error());
+  *first = *first != 0 ? *first : err;
+}
+
 int p2p_report_end(struct p2p_report *report, int err) {
   bool complete = err == 0;
-  char why[FAIL_DETAIL_SIZE]; // the writers replace it
-  snprintf(why, sizeof why, "%s", weft_last_error());
-  int rc = report->config->format == P2P_JSON ? write_json(report, complete) : 0; // also without rows
+  char why[FAIL_DETAIL_SIZE] = "";
+  int first = 0;
+  keep_error(&first, why, err);
+  keep_error(&first, why, report->config->format == P2P_JSON ? write_json(report, complete) : 0); // also without rows
   if (complete && report->rows > 0 && report->config->format == P2P_TEXT)
     p2p_table_foot(report);
   // Without rows, too, since the files of an earlier run would be taken for this one's; but not for wrong options.
   bool writes = p2p_figures_wanted(report) && (report->rows > 0 || err != WEFT_ERR_INVALID);
-  int unwritten = writes ? p2p_figures_write(report, complete) : 0;
-  rc = rc != 0 ? rc : unwritten;
+  if (first != 0)
+    fail(first, "%s", why); // what the figures say
+  keep_error(&first, why, writes ? p2p_figures_write(report, complete) : 0);
+  int refused = report->refused > 0 ? P2P_REFUSED : 0;
   figures_free(&report->figures);
-  if (rc == 0 && report->refused > 0)
-    rc = P2P_REFUSED;
   json_decref(report->list);
   limits_close(report->limits);
   *report = (struct p2p_report){0};
-  if (!complete && unwritten != 0)
-    fprintf(stderr, "weft p2p: %s\n", weft_last_error());
-  if (!complete)
-    fail(0, "%s", why);
-  return rc;
+  return first != 0 ? fail(first, "%s", why) : refused;
 }

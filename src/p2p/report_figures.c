@@ -110,5 +110,8 @@ int p2p_figures_write(struct p2p_report *report, bool complete) {
   else if (!complete)
     snprintf(figures->error, sizeof figures->error, "%s", weft_last_error());
   int rc = config->html ? page_save_figures(config->html, list, &label, 1) : 0;
-  return rc == 0 && config->prometheus ? figures_save_prometheus(config->prometheus, figures) : rc;
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", rc != 0 ? weft_last_error() : "");
+  int other = config->prometheus ? figures_save_prometheus(config->prometheus, figures) : 0;
+  return rc != 0 ? fail(rc, "%s", why) : other;
 }

@@ -112,7 +112,17 @@ static int save_last(const struct figures *figures, const char *path) {
   return fail(err, "%s; nor can they be written to %s", why, elsewhere);
 }
 
+// Keeps the first error with its sentence, and prints each further one.
+static void keep_error(int *first, char why[FAIL_DETAIL_SIZE], int err) {
+  if (err && *first)
+    fprintf(stderr, "weft bench: %s\n", weft_last_error());
+  else if (err)
+    snprintf(why, FAIL_DETAIL_SIZE, "%s", weft_last_error());
+  *first = *first ? *first : err;
+}
+
 int bench_output_end(struct bench_output *output, const struct figures *figures) {
+  char why[FAIL_DETAIL_SIZE] = "";
   int err = 0;
   if (output->progress)
     bench_progress_hide(output->progress);
@@ -120,19 +130,27 @@ int bench_output_end(struct bench_output *output, const struct figures *figures)
     fprintf(output->out, "cut short%s%s: rows that were not measured are missing above\n",
             figures->cut_short[0] ? " by " : "", figures->cut_short);
   if (is_dash(output->json))
-    err = print_json(figures);
+    keep_error(&err, why, print_json(figures));
   else if (output->json)
-    err = save_last(figures, output->json);
-  int pages = bench_output_write_pages(output, figures);
-  err = err ? err : pages;
-  int closed = bench_output_csv_close(output);
-  err = err ? err : closed;
+    keep_error(&err, why, save_last(figures, output->json));
+  keep_error(&err, why, bench_output_write_pages(output, figures));
+  keep_error(&err, why, bench_output_csv_close(output));
   // The error of an earlier row. It does not matter for a JSON file, which has been written again since.
-  if (!err && output->saved_err)
-    err = output->csv || output->out ? fail(output->saved_err, "%s", output->saved_why) : 0;
+  if (!err && output->saved_err && (output->csv || output->out)) {
+    err = output->saved_err;
+    snprintf(why, sizeof why, "%s", output->saved_why);
+  }
   free(output->table);
   output->table = NULL;
-  return err;
+  return err ? fail(err, "%s", why) : 0;
+}
+
+int bench_output_result(const struct bench_output *output, int err, const char *why, int written) {
+  if (!err)
+    return written;
+  if (written && strcmp(weft_last_error(), why) != 0 && strcmp(weft_last_error(), output->saved_why) != 0)
+    fprintf(stderr, "weft bench: %s\n", weft_last_error());
+  return fail(err, "%s", why);
 }
 
 bool bench_output_refused(const struct bench_output *output) {

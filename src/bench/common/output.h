@@ -48,5 +48,8 @@ void bench_output_row(struct bench_output *output, const struct figures *figures
 // a benchmark is 1 if a row was refused: bench_output_refused().
 int bench_output_end(struct bench_output *output, const struct figures *figures);
 bool bench_output_refused(const struct bench_output *output);
+// The result of a benchmark that ended with `err` and the sentence `why`, and whose output ended with `written` and the
+// last error. Of two errors it returns the benchmark's own, and prints the other one, unless that was printed before.
+int bench_output_result(const struct bench_output *output, int err, const char *why, int written);
 
 #endif

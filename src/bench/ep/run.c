@@ -229,12 +229,15 @@ int bench_ep_run(struct bench_ep_config *config, struct bench_output *output, st
     snprintf(why, sizeof why, "%s", weft_last_error());
   close_run(&run, err, why);
   // The files of an earlier run would be taken for those of this one. Wrong options leave them as they were.
+  int written = 0;
   if (!run.written && err && err != WEFT_ERR_INVALID) {
-    run.written = bench_output_begin(output, figures) == 0;
+    if (json_array_size(figures->hosts) == 0)
+      json_array_append_new(figures->hosts, json_string(run.host));
+    written = bench_output_begin(output, figures);
+    run.written = written == 0;
     output->out = NULL; // without rows there is no table
   }
-  int written = run.written ? bench_output_end(output, figures) : 0;
-  if (err)
-    return fail(err, "%s", why);
-  return written;
+  if (run.written)
+    written = bench_output_end(output, figures);
+  return bench_output_result(output, err, why, written);
 }

@@ -90,9 +90,12 @@ static json_t *patterns_of(const struct traffic_plan *plan) {
   return list;
 }
 
+// `worker` is NULL if the workers have not met.
 static void describe(struct job *job, const struct traffic_worker *worker) {
-  for (uint32_t i = 0; i < worker->sync.size; i++)
-    json_array_append_new(job->figures.hosts, json_string(meet_host(worker->meet, i)));
+  char host[256] = "this host";
+  gethostname(host, sizeof host - 1);
+  for (uint32_t i = 0; i < (worker ? worker->sync.size : 1); i++)
+    json_array_append_new(job->figures.hosts, json_string(worker ? meet_host(worker->meet, i) : host));
   json_t *settings = settings_of(job->config);
   json_object_update(job->figures.settings, settings);
   json_decref(settings);
@@ -184,16 +187,18 @@ static int report_failure(struct job *job, int err) {
     return err;
   if (figures_begin(figures, "traffic") != 0)
     return fail(err, "%s", why);
+  describe(job, NULL);
   bench_output_init(&job->output, job->config->options);
-  if (bench_output_begin(&job->output, figures) == 0) {
+  int written = bench_output_begin(&job->output, figures);
+  if (written == 0) {
     job->output.out = NULL; // without rows there is no table
     snprintf(figures->error, sizeof figures->error, "%.255s", why);
     if (err == WEFT_ERR_CANCELED)
       snprintf(figures->cut_short, sizeof figures->cut_short, "%s", stop_came() ? stop_name() : "stopped");
-    bench_output_end(&job->output, figures);
+    written = bench_output_end(&job->output, figures);
   }
   figures_free(figures);
-  return fail(err, "%s", why);
+  return bench_output_result(&job->output, err, why, written);
 }
 
 // --- the worker ---
@@ -219,7 +224,7 @@ static int measure(struct job *job, struct traffic_worker *worker) {
   if (rc != 0 && !meet_lost(worker->meet, NULL, NULL, 0))
     meet_fail(worker->meet, rc, why); // first of all, so that no worker waits
   int written = job->reports ? close_report(job, repeat, rc, why) : 0;
-  return rc == 0 ? written : fail(rc, "%s", why);
+  return bench_output_result(&job->output, rc, why, written);
 }
 
 static void free_report(struct job *job) {

@@ -37,14 +37,18 @@ int transfer_report_begin(struct transfer_report *report, struct transfer_call *
   output->progress = &report->progress;
   if (!err)
     err = limits_open(&report->limits);
-  return err ? err : bench_output_begin(output, &report->figures);
+  if (!err)
+    err = bench_output_begin(output, &report->figures);
+  report->opened = !err;
+  return err;
 }
 
+// `worker` is NULL if there are no workers.
 static void list_hosts(struct transfer_report *report, const struct transfer_worker *worker) {
   char name[256] = "localhost";
   gethostname(name, sizeof name - 1);
-  for (uint32_t rank = 0; rank < worker->size; rank++) {
-    const char *host = worker->meet ? meet_host(worker->meet, rank) : name;
+  for (uint32_t rank = 0; rank < (worker ? worker->size : 1); rank++) {
+    const char *host = worker && worker->meet ? meet_host(worker->meet, rank) : name;
     bool there = false;
     for (size_t i = 0; i < json_array_size(report->figures.hosts); i++)
       there |= strcmp(json_string_value(json_array_get(report->figures.hosts, i)), host) == 0;
@@ -333,14 +337,16 @@ int transfer_report_end(struct transfer_report *report, int err, bool *refused) 
     snprintf(figures->cut_short, sizeof figures->cut_short, "%.*s", FIGURES_TEXT - 1, stop_came() ? stop_name() : why);
   else
     snprintf(figures->error, sizeof figures->error, "%.*s", FIGURES_TEXT - 1, why);
-  int written = figures->kind[0] ? bench_output_end(&report->call->output, figures) : 0;
+  if (report->opened && json_array_size(figures->hosts) == 0)
+    list_hosts(report, NULL);
+  int written = report->opened ? bench_output_end(&report->call->output, figures) : 0;
   char failed[FAIL_DETAIL_SIZE];
   snprintf(failed, sizeof failed, "%s", written ? weft_last_error() : "");
   if (report->tables)
     print_own(report);
   limits_close(report->limits);
   figures_free(figures);
-  if (err)
-    return fail(err, "%s", why);
-  return written ? fail(written, "%s", failed) : 0;
+  if (written)
+    fail(written, "%s", failed);
+  return bench_output_result(&report->call->output, err, why, written);
 }

@@ -15,6 +15,7 @@ struct transfer_report {
   char *own_text; // contents of `own`
   size_t own_size;
   bool tables; // on standard output
+  bool opened; // the outputs
   uint64_t begin_ns;
 };
 

@@ -103,7 +103,7 @@ static int begin_report(struct running *running, struct transfer_report *report,
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   running->reported = true;
   int begun = transfer_report_begin(report, running->call, &running->plan);
-  return err ? fail(err, "%s", why) : begun;
+  return bench_output_result(&running->call->output, err, why, begun);
 }
 
 // For a run whose workers have not met. Returns `err` with its sentence.
