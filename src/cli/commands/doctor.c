@@ -119,6 +119,9 @@ static int check(const struct cli_call *call, const struct options *options) {
     err = print_json(&report);
   else if (!err)
     cli_doctor_print(stdout, &report, cli_terminal_of(STDOUT_FILENO, options->color));
+  errno = 0;
+  if (!err && (fflush(stdout) != 0 || ferror(stdout))) // also beside a problem, which has the same exit status
+    err = fail_errno(errno ? errno : EIO, "cannot write the findings to standard output");
   int status = doctor_count(&report, DOCTOR_PROBLEM) ? 3 : 0;
   doctor_report_free(&report);
   return err ? cli_command_failed(call, err) : status;
