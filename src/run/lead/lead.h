@@ -100,6 +100,8 @@ void lead_forget_nodes(struct node *node);
 int lead_lose_missing(struct node *node); // calls lead_lose_node() for the nodes that lead_missing_nodes() names
 // Adds the names of the missing nodes to the text; returns their number.
 uint32_t lead_missing_nodes(const struct node *node, struct text *text);
+// Informs the other nodes of the end, and waits until they have ended, so that none of them loses the store before.
+void lead_dismiss(struct node *node, int status, const char *error);
 
 // losses.c: handles the end of other agents if the run goes on without them (--agents elastic). The agent has ended, or
 // leaves: its slots do not count any more, and its ranks are lost. PEER_LOST: the run cannot go on without them.
@@ -151,5 +153,8 @@ void lead_fill_bound(struct results *results);
 
 // results.c: writes results.json and the report. `error`: why the run ended early, or "".
 int lead_finish(struct node *node, int status, const char *error);
+// For a run that ended before it began, without a phase: with --json prints the results, and writes the files of --html
+// and --prometheus, since those of an earlier run would be taken for its own. The node needs its plan.
+int lead_finish_unopened(struct node *node, int status, const char *error);
 
 #endif

@@ -5,8 +5,11 @@
 
 #include "base/fail.h"
 #include "base/printable.h"
+#include "base/time/clock.h"
 #include "run/common/own_address.h"
 #include "run/lead/lead.h"
+
+enum { PARTING_MS = 5000, PARTING_STEP_MS = 20 };
 
 static void take_processors(struct seen_node *seen, const json_t *node) {
   const char *boot = json_string_value(json_object_get(node, "boot"));
@@ -236,4 +239,23 @@ uint32_t lead_missing_nodes(const struct node *node, struct text *text) {
     if (is_missed(&lead->nodes[i], i))
       text_add(text, "%sagent %u on %s", missing++ ? ", " : "", i, i ? lead->nodes[i].host : node->host);
   return missing;
+}
+
+void lead_dismiss(struct node *node, int status, const char *error) {
+  char key[RUN_KEY_SIZE], nodes[RUN_KEY_SIZE];
+  if (node_places(node) <= 1)
+    return;
+  run_key(key, &node->keys, "end");
+  run_key(nodes, &node->keys, "agent/");
+  run_reporter_put(node->reporter, key, json_pack("{s:i, s:s}", "status", status, "error", error));
+  uint64_t deadline = clock_deadline_ms(PARTING_MS);
+  struct weft_store_list *list;
+  for (size_t others = 1; others > 0 && !clock_passed(deadline);) {
+    if (!weft_store_range(node->store.client, nodes, true, 0, &list)) {
+      others = list->count > 0 ? list->count - 1 : 0;
+      weft_store_list_free(list);
+    }
+    if (others > 0 && node_pause(node, PARTING_STEP_MS))
+      return;
+  }
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <weft/weft.h>
 
@@ -248,16 +249,13 @@ static void note_left_out(const struct node *node, struct results *results) {
   json_decref(why);
 }
 
-static int fill(const struct node *node, struct results *results, int status, const char *error) {
-  const struct lead *lead = node->lead;
+static int fill_head(const struct node *node, struct results *results, int status, const char *error) {
   memcpy(results->run, node->run, sizeof results->run);
   snprintf(results->job, sizeof results->job, "%s", node->job);
   snprintf(results->version, sizeof results->version, "%s", weft_version());
-  snprintf(results->started, sizeof results->started, "%s", lead->started);
-  results->elapsed_s = (double)(clock_ns() - lead->started_ns) / 1e9;
-  describe_store(node, results->store, sizeof results->store);
-  printable_line(results->store); // the version of an etcd may be any text
   results->config = run_settings_to_json(&node->config);
+  if (!results->config)
+    return fail(WEFT_ERR_NOMEM, "no memory for the results");
   if (node->gpus.why[0])
     json_object_set_new(results->config, "memory_why", json_string(node->gpus.why));
   note_left_out(node, results);
@@ -265,7 +263,18 @@ static int fill(const struct node *node, struct results *results, int status, co
   results->passed = status == 0;
   results->exit_status = status;
   snprintf(results->error, sizeof results->error, "%s", error);
-  int err = lead_fill_processors(node, results);
+  return 0;
+}
+
+static int fill(const struct node *node, struct results *results, int status, const char *error) {
+  const struct lead *lead = node->lead;
+  int err = fill_head(node, results, status, error);
+  memcpy(results->started, lead->started, sizeof results->started);
+  results->elapsed_s = (double)(clock_ns() - lead->started_ns) / 1e9;
+  describe_store(node, results->store, sizeof results->store);
+  printable_line(results->store); // the version of an etcd may be any text
+  if (!err)
+    err = lead_fill_processors(node, results);
   if (!err)
     err = fill_phases(node, results);
   if (!err)
@@ -273,22 +282,57 @@ static int fill(const struct node *node, struct results *results, int status, co
   return err ? err : fill_transitions(node, results);
 }
 
-static int print(const struct node *node, const struct results *results) {
+static int print(struct node *node, const struct results *results) {
   struct report_options options = {.format = node->config.json ? REPORT_JSON : REPORT_TEXT,
                                    .color = node->config.color,
                                    .unicode = node->config.unicode,
                                    .width = node->config.width};
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out)
+    return fail(WEFT_ERR_NOMEM, "no memory for the report");
   if (!node->config.json)
-    printf("\n");
-  int err = report_write(stdout, results, &options);
-  return err ? err : fflush(stdout) ? fail(WEFT_ERR_SYSTEM, "cannot write to standard output") : 0;
+    fputc('\n', out);
+  int err = report_write(out, results, &options);
+  if (fclose(out) && !err)
+    err = fail(WEFT_ERR_NOMEM, "no memory for the report");
+  if (!err)
+    err = node_print_last(node, "the report", text, size);
+  free(text);
+  return err;
 }
 
 // Writes the files that were requested in addition to the report.
 static int write_files(const struct node *node, const struct results *results) {
   int err = node->config.html ? page_save_run(node->config.html, results) : 0;
-  if (!err && node->config.prometheus)
-    err = results_save_prometheus(node->config.prometheus, results);
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  int other = node->config.prometheus ? results_save_prometheus(node->config.prometheus, results) : 0;
+  return err ? fail(err, "%s", why) : other;
+}
+
+// Prints the results, and writes the files even if nobody reads standard output. Of two errors the first is reported.
+static int write_all(struct node *node, const struct results *results, bool prints) {
+  int err = prints ? print(node, results) : 0;
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  int unwritten = write_files(node, results);
+  return err ? fail(err, "%s", why) : unwritten;
+}
+
+int lead_finish_unopened(struct node *node, int status, const char *error) {
+  struct results results = {0};
+  time_t now = time(NULL);
+  struct tm utc;
+  gmtime_r(&now, &utc);
+  strftime(results.started, sizeof results.started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  snprintf(results.store, sizeof results.store, "%s", node->config.store ? node->config.store : "embedded");
+  printable_line(results.store);
+  int err = fill_head(node, &results, status, error);
+  if (!err)
+    err = write_all(node, &results, node->config.json);
+  results_free(&results);
   return err;
 }
 
@@ -302,16 +346,18 @@ int lead_finish(struct node *node, int status, const char *error) {
   if (filled && err)
     fail_context(err, "the run directory %s", node->directory.path);
   run_directory_event(&node->directory, "run_end", json_pack("{s:i, s:s}", "status", status, "error", error));
-  progress_hide(&node->progress);
-  // The results are printed even if they could not be saved. Of two errors the first is reported.
-  char why[512];
-  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
-  int unprinted = filled ? print(node, &results) : 0;
-  if (filled && !unprinted)
-    unprinted = write_files(node, &results);
-  err = err ? fail(err, "%s", why) : unprinted;
   if (!err && node->directory.lost[0])
     err = fail(WEFT_ERR_SYSTEM, "in the run directory %s, %s", node->directory.path, node->directory.lost);
+  progress_hide(&node->progress);
+  // The results are printed even if they could not be saved. Of two errors the first is reported. The other nodes do
+  // not have to wait for whoever reads what is printed.
+  char why[512];
+  snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
+  if (status == 0 && err)
+    lead_dismiss(node, weft_err_exit_status(err), why);
+  else
+    lead_dismiss(node, status, error);
+  int unprinted = filled ? write_all(node, &results, true) : 0;
   results_free(&results);
-  return err;
+  return err ? fail(err, "%s", why) : unprinted;
 }

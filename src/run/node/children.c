@@ -16,9 +16,7 @@ static void print_line(struct node *node, const char *text) {
   if (node->config.quiet)
     return;
   progress_hide(&node->progress);
-  FILE *out = node->config.json ? stderr : stdout; // with --json standard output is reserved for the results
-  fprintf(out, "%s\n", text);
-  fflush(out);
+  output_queue_line(&node->lines, text);
 }
 
 static void keep_event(struct node *node, const struct run_child *child, json_t *message) {

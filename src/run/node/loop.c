@@ -3,23 +3,28 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/time/clock.h"
 #include "run/node/node.h"
 
-enum { RETRY_MS = 100 }; // between two attempts to renew the lease when the store does not answer
+enum {
+  RETRY_MS = 100,  // between two attempts to renew the lease when the store does not answer
+  READER_MS = 2000 // for the reader of the last lines, after a signal
+};
 
-// Polls: [0] signals, [1] changes in the store, then for each child its pidfd and its messages.
+// Polls: [0] signals, [1] changes in the store, [2] room for lines, then for each child its pidfd and its messages.
 static int wait_for_something(struct node *node, struct pollfd *fds, uint64_t deadline) {
   fds[0] = (struct pollfd){.fd = node->signal_fd, .events = POLLIN};
   fds[1] = (struct pollfd){.fd = run_inbox_fd(node->inbox), .events = POLLIN};
+  fds[2] = (struct pollfd){.fd = output_queue_waits(&node->lines) ? node->lines.fd : -1, .events = POLLOUT};
   for (uint32_t i = 0; i < node->slots; i++) {
     const struct run_child *child = &node->children[i];
-    fds[2 + 2 * i] = (struct pollfd){.fd = child->pid ? child->pid_fd : -1, .events = POLLIN};
-    fds[3 + 2 * i] = (struct pollfd){.fd = child->pid ? child->message_fd : -1, .events = POLLIN};
+    fds[3 + 2 * i] = (struct pollfd){.fd = child->pid ? child->pid_fd : -1, .events = POLLIN};
+    fds[4 + 2 * i] = (struct pollfd){.fd = child->pid ? child->message_fd : -1, .events = POLLIN};
   }
-  if (poll(fds, 2 + 2 * (nfds_t)node->slots, clock_left_ms(deadline)) < 0 && errno != EINTR)
+  if (poll(fds, 3 + 2 * (nfds_t)node->slots, clock_left_ms(deadline)) < 0 && errno != EINTR)
     return fail_errno(errno, "cannot wait for the rank processes");
   return 0;
 }
@@ -135,6 +140,7 @@ static int step(struct node *node, struct pollfd *fds) {
     return node_interrupted(node);
   if (err)
     return err;
+  output_queue_push(&node->lines);
   node_serve_children(node);
   node_watch_children(node);
   node_metrics_look(node);
@@ -153,10 +159,26 @@ static int step(struct node *node, struct pollfd *fds) {
 }
 
 int node_run(struct node *node) {
-  struct pollfd *fds = calloc(2 + 2 * (size_t)node->slots, sizeof *fds);
+  struct pollfd *fds = calloc(3 + 2 * (size_t)node->slots, sizeof *fds);
   int err = fds ? 0 : fail(WEFT_ERR_NOMEM, "no memory to watch %u ranks", node->slots);
   while (!err && !node->end.over)
     err = step(node, fds);
   free(fds);
+  return err;
+}
+
+int node_print_last(struct node *node, const char *name, const char *text, size_t size) {
+  struct output_queue results = {.fd = STDOUT_FILENO},
+                      *queue = node->lines.fd == STDOUT_FILENO ? &node->lines : &results;
+  int err;
+  output_queue_push(&node->lines);
+  output_queue_add(queue, text, size);
+  do {
+    err = output_queue_finish(queue, name, node->signal_fd,
+                              node->signal_number ? clock_deadline_ms(READER_MS) : CLOCK_NEVER);
+    if (err == WEFT_ERR_CANCELED)
+      node_take_signal(node);
+  } while (err == WEFT_ERR_CANCELED && !node->signal_number);
+  output_queue_free(&results);
   return err;
 }

@@ -11,6 +11,7 @@
 
 #include <weft/store.h>
 
+#include "base/text/output_queue.h"
 #include "base/text/text.h"
 #include "plan/plan.h"
 #include "run/common/config.h"
@@ -140,6 +141,7 @@ struct node {
 
   struct run_directory directory;
   struct progress progress;
+  struct output_queue lines; // of ranks; a reader that stops reading must not stop the node
   struct node_metrics metrics;
   struct run_child *children; // [slots]
   uint32_t num_started;       // ranks that this node has started
@@ -207,6 +209,10 @@ int node_refuse(const struct node *node, const json_t *live, const char *why); /
 
 // loop.c: runs the loop until the run is over.
 int node_run(struct node *node);
+// Prints text after all lines of ranks, and waits for its reader; a signal ends the wait. If a signal has ended the
+// run, the reader gets some seconds. SYSTEM, LIMIT, CANCELED, TIMEOUT: something was not printed.
+// `name` says in an error what the text is.
+int node_print_last(struct node *node, const char *name, const char *text, size_t size);
 
 // children.c: reads the messages of the rank processes, and publishes how processes have ended.
 void node_serve_children(struct node *node);

@@ -97,6 +97,8 @@ static int choose_token(struct node *node) {
 int node_open(struct node *node, const struct node_role *lead) {
   node->role = &node_follower;
   progress_open(&node->progress, node->config.quiet);
+  // With --json standard output is reserved for the results.
+  node->lines.fd = node->config.json ? STDERR_FILENO : STDOUT_FILENO;
   node->retry_ns = CLOCK_NEVER;
   node->job = node->config.job ? node->config.job : RUN_DEFAULT_JOB;
   random_uuid(node->run);
