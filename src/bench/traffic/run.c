@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text/text.h"
 #include "base/time/clock.h"
 
 enum {
@@ -277,6 +278,16 @@ static uint64_t longest(json_t *const *told, uint32_t size) {
   return most;
 }
 
+// A batch has as many runs as one value of the store has room for, but at least one.
+static int explain_limit(const struct traffic_worker *worker, uint32_t patterns, int err) {
+  char why[FAIL_DETAIL_SIZE];
+  snprintf(why, sizeof why, "%s", weft_last_error());
+  return fail(err,
+              "the times of one run of %u pattern%s, in which a worker starts up to %u transfers, are more than the "
+              "store takes at once (%.200s): want fewer patterns in the file, or fewer workers or pairs",
+              patterns, text_s(patterns), worker->most_lanes, why);
+}
+
 static int share(struct traffic_worker *worker, const struct stage *stage, uint32_t count, json_t *mine,
                  uint64_t *took_ns) {
   uint32_t size = worker->sync.size;
@@ -284,10 +295,12 @@ static int share(struct traffic_worker *worker, const struct stage *stage, uint3
   uint64_t wait_limit = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * worker->sync.start_ms;
   int rc =
       meet_all_gather(worker->meet, "batch", mine, wait_limit < INT32_MAX ? (uint32_t)wait_limit : INT32_MAX, told);
+  uint32_t each = stage->stage == TRAFFIC_SEQUENCE ? worker->config->plan->num_patterns : 1;
+  if (rc == WEFT_ERR_LIMIT && !meet_lost(worker->meet, NULL, NULL, 0)) // otherwise another worker has said it
+    rc = explain_limit(worker, each, rc);
   if (rc != 0)
     return rc;
   *took_ns = longest(told, size);
-  uint32_t each = stage->stage == TRAFFIC_SEQUENCE ? worker->config->plan->num_patterns : 1;
   struct traffic_batch batch = {.stage = stage->stage,
                                 .pattern = stage->pattern,
                                 .pair = stage->pair,
