@@ -134,6 +134,7 @@ static void make_run(struct holder *holder, const struct slurm_maker *maker, str
   slurm_make_program(maker, run);
   slurm_make_nsys(maker, run);
   slurm_make_options(maker, run);
+  slurm_make_memory(maker, run);
   if (!test || test->type == SLURM_TEST_NIXL_EP)
     slurm_make_plan(maker, run); // last, since it reports faults of what the plan has to fit
   describe(maker, run);

@@ -95,6 +95,7 @@ struct slurm_run {
   struct slurm_words command;    // the path of weft and its command, or python and the script
   struct slurm_settings args;    // options without their dashes, in the order in which they are given; value NULL: bare
   struct slurm_words extra_args; // further words after the options, unchanged
+  const char *memory;            // of a plan's operations: "cuda", and why, in words; NULL: the program chooses
   struct slurm_profiler profiler;
 
   const char *plan;                 // JSON of a plan; NULL: there is none

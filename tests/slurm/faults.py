@@ -81,6 +81,10 @@ op_type = "READ"
 
 FILES = {"system.toml": SYSTEM, "test.toml": TEST, "scenario.toml": SCENARIO, "bench.toml": BENCH}
 
+VERIFIED = "2 tests, 2 runs\nmemory of 2 runs: cuda, with a GPU for each rank; the job asks for 8 GPUs of each node\n"
+WITHOUT_GPUS = "auto, on GPUs if each rank of a node can have its own, else in host memory; the job asks for no GPUs\n"
+ONE_RUN, TWO_RUNS = (f"{n} test{s}, {n} run{s}\nmemory of {n} run{s}: {WITHOUT_GPUS}" for n, s in ((1, ""), (2, "s")))
+
 # File, what stands there, what stands there instead; the place of the fault, and words of what is said.
 MUTATIONS = [
     # TOML itself
@@ -227,7 +231,7 @@ class Faults(unittest.TestCase):
 
     def test_what_is_changed_below_is_right_before(self):
         result = self.verify("system.toml", "test.toml", "scenario.toml")
-        self.assertEqual((result.stdout, result.stderr, result.returncode), ("2 tests, 2 runs\n", "", 0))
+        self.assertEqual((result.stdout, result.stderr, result.returncode), (VERIFIED, "", 0))
         result = self.verify("bench.toml")
         self.assertEqual((result.stdout, result.stderr, result.returncode), ("1 test, 1 run\n", "", 0))
 
@@ -350,17 +354,17 @@ class Faults(unittest.TestCase):
             'dtype = "fp8"', "# d\u00e9j\u00e0 \" '\ndtype = '''fp8''' # \u00fc")
         (self.folder / "test.toml").write_text("\ufeff" + text, encoding="utf-8")
         result = self.verify("test.toml", options=["--nodes", "2"])
-        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "1 test, 1 run\n", ""))
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, ONE_RUN, ""))
 
     def test_what_is_no_file_in_a_folder_of_tests_is_passed_over(self):
         os.mkfifo(self.folder / "pipe.toml")  # which nobody writes to
         result = tool.weft("slurm", "verify", "--tests-dir", self.folder, self.folder / "scenario.toml")
-        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "2 tests, 2 runs\n", ""))
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, TWO_RUNS, ""))
 
     def test_a_file_counts_once_by_whatever_path(self):
         result = tool.weft("slurm", "verify", "--tests-dir", self.folder, self.folder / "test.toml",
                            f"{self.folder}/./scenario.toml", "--test-scenario", self.folder / "scenario.toml")
-        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "2 tests, 2 runs\n", ""))
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, TWO_RUNS, ""))
 
     def test_a_script_that_waits_for_a_phase_says_what_it_did_not_see(self):
         result = tool.weft("slurm", "await", "--run-dir", self.folder, "--phase", 1, "--timeout", 1)

@@ -98,7 +98,9 @@ class Golden(unittest.TestCase):
             tests, runs = counts[case.name]
             said = f"{tests} test{'s' * (tests != 1)}, {runs} run{'s' * (runs != 1)}\n"
             result = slurm("verify", case)
-            self.assertEqual((result.stdout, result.stderr, result.returncode), (said, "", 0), case)
+            counted, *memory = result.stdout.splitlines(keepends=True)
+            self.assertEqual((counted, result.stderr, result.returncode), (said, "", 0), case)
+            self.assertTrue(all(line.startswith("memory of ") for line in memory), case)
 
     def test_the_guides_files_and_commands_are_right(self):
         guide = (tool.SOURCE / "docs/guide/slurm.md").read_text(encoding="utf-8")
@@ -112,7 +114,7 @@ class Golden(unittest.TestCase):
                     for line in block.splitlines() if re.match("weft slurm (verify|dry-run|run) ", line)}
         self.assertGreater(len(said), 5)
         [verified] = [text for line, text in said.items() if " verify " in line]
-        self.assertEqual(verified, "1 test, 2 runs\n")
+        self.assertEqual(verified.splitlines()[0], "1 test, 2 runs")
         self.assertIn("here: 1 test, 2 runs", guide)
 
     def command(self, line, folder):

@@ -41,6 +41,7 @@ static void print_order(const struct slurm_batch *batch, const struct slurm_plan
     print_needs(&jobs->list[i], i + 1);
     putchar('\n');
   }
+  cli_slurm_print_memory(batch, "# ");
 }
 
 static void print_file(const char *path, const char *text) {

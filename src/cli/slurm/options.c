@@ -2,6 +2,7 @@
 #include "cli/slurm/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,6 +41,20 @@ static const char *own_path(char *path, size_t cap) {
   return path;
 }
 
+void cli_slurm_print_memory(const struct slurm_batch *batch, const char *before) {
+  for (size_t i = 0; i < batch->num_runs; i++) {
+    const char *memory = batch->runs[i].memory;
+    size_t count = 0, earlier = 0;
+    for (size_t j = 0; memory && j < batch->num_runs; j++)
+      if (batch->runs[j].memory && strcmp(batch->runs[j].memory, memory) == 0) {
+        count++;
+        earlier += j < i;
+      }
+    if (count && !earlier)
+      printf("%smemory of %zu run%s: %s\n", before, count, text_s(count), memory);
+  }
+}
+
 bool cli_slurm_read(const struct cli_call *call, struct cli_slurm_options *options, struct slurm_batch **batch,
                     int *status) {
   static char own[4096];
@@ -50,6 +65,7 @@ bool cli_slurm_read(const struct cli_call *call, struct cli_slurm_options *optio
   request->container = options->container ? cli_slurm_containers[options->container - 1] : NULL;
   request->own = own_path(own, sizeof own);
   request->check_option = check_option;
+  request->memory = getenv("WEFT_MEMORY");
   request->submission = options->single_sbatch ? SLURM_ONE_JOB : options->array ? SLURM_ARRAY : SLURM_JOB_EACH;
   if (options->single_sbatch && options->array) {
     *status = cli_command_failed(

@@ -93,6 +93,9 @@ extern const char *const cli_slurm_containers[], *const cli_slurm_followers[]; /
    .help = "HOST:CONTAINER[,HOST:CONTAINER...] beside the run's folder, which has its own path there"}
 // clang-format on
 
+// Prints in which memory the runs of plans run, and why: a line for each answer, which begins with `before`.
+void cli_slurm_print_memory(const struct slurm_batch *batch, const char *before);
+
 // Makes the batch and prints its warnings; the caller owns `*batch`. False: the faults have been printed too, and the
 // command ends with `*status`.
 bool cli_slurm_read(const struct cli_call *call, struct cli_slurm_options *options, struct slurm_batch **batch,

@@ -22,6 +22,7 @@ static int run(const struct cli_call *call) {
     return status;
   size_t tests = slurm_batch_tests(batch);
   printf("%zu test%s, %zu run%s\n", tests, text_s(tests), batch->num_runs, text_s(batch->num_runs));
+  cli_slurm_print_memory(batch, "");
   slurm_batch_free(batch);
   return 0;
 }

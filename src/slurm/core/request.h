@@ -36,6 +36,7 @@ struct slurm_request {
   uint32_t warn_s;
   enum slurm_followers followers;
   enum slurm_submission submission;
+  const char *memory; // value of WEFT_MEMORY in the environment of this command, which jobs inherit; NULL: not set
   bool as_written, requeue, share_nodes;
   slurm_check_option_fn *check_option;
 };

@@ -34,6 +34,8 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run);
 // Makes the program, its store and its options.
 void slurm_make_program(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run);
+// Chooses the memory of a plan's operations where the options give none. The options and the environment are known.
+void slurm_make_memory(const struct slurm_maker *maker, struct slurm_run *run);
 // Whether the script of a job gives this option itself. `*key`: the key of files for it, NULL: there is none.
 bool slurm_option_is_reserved(const char *name, const char **key);
 // Checks the words from `first` on, which --options gave. With --as-written they are not those of a program of Weft.

@@ -28,7 +28,7 @@ void slurm_part_options(struct text *text, const struct slurm_run *run);
 // A shell that was just forked loses a signal for which its parent has a trap. So each started process first writes to
 // a pipe that it is ready. SLURM_PART_SAYS and the command are within braces; SLURM_PART_WAIT follows "} &".
 #define SLURM_PART_PIPE                                                                                                \
-  "\n# A shell that was just forked loses signals: what begins says through this pipe that it does not any more.\n"    \
+  "\n# A shell that was just forked loses signals: what begins reports through this pipe that it does not any more.\n" \
   "exec {ready}<> <(:)\n"
 #define SLURM_PART_SAYS "{ echo >&\"$ready\"; exec "
 #define SLURM_PART_WAIT "read -r -t 10 -u \"$ready\"\n"

@@ -30,6 +30,11 @@ static void write_head(struct text *text, const struct slurm_batch *batch, const
     slurm_quote_comment(text, line.data ? line.data : "");
     text_free(&line);
   }
+  if (run->memory) {
+    text_add(&line, "Memory: %s.", run->memory);
+    slurm_quote_comment(text, line.data ? line.data : "");
+    text_free(&line);
+  }
   for (size_t i = 0; i < run->action.count; i++) {
     text_add(&line, "Step %u of %u of the grid: %s = %s", run->step, run->num_steps, run->action.list[i].name,
              run->action.list[i].value);
@@ -83,7 +88,7 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
   text_add(text, SLURM_PART_PIPE);
   text_add(text, "\n# Each node has a step of its own: one that fails takes no other with it.\n"
                  "steps=()\n"
-                 "told=\n"
+                 "signal=\n"
                  "step() {\n"
                  "  local node=$1\n"
                  "  shift\n"
@@ -94,19 +99,18 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
   text_add(text, " \\\n"
                  "    \"$@\" >> \"$directory/node-$node.log\" 2>&1; } &\n"
                  "  " SLURM_PART_WAIT "  steps+=($!)\n"
-                 "  [ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
+                 "  [ -z \"$signal\" ] || kill -s \"$signal\" \"$!\"\n"
                  "}\n");
-  text_add(text,
-           "\n# The time limit is near (USR1), or the job is to end (TERM): each step is told, and ends by itself.\n"
-           "signalled=0\n"
-           "# shellcheck disable=SC2317\n"
-           "tell() {\n"
-           "  signalled=1\n"
-           "  told=$1\n"
-           "  kill -s \"$1\" \"${steps[@]}\" 2> /dev/null\n"
-           "}\n"
-           "trap 'tell USR1' USR1\n"
-           "trap 'tell TERM' TERM\n");
+  text_add(text, "\n# The time limit is near (USR1), or the job is to end (TERM): each step gets the signal and ends.\n"
+                 "signalled=0\n"
+                 "# shellcheck disable=SC2317\n"
+                 "forward() {\n"
+                 "  signalled=1\n"
+                 "  signal=$1\n"
+                 "  kill -s \"$1\" \"${steps[@]}\" 2> /dev/null\n"
+                 "}\n"
+                 "trap 'forward USR1' USR1\n"
+                 "trap 'forward TERM' TERM\n");
   text_add(text,
            "\n# The exit status of a step, through signals that interrupt the wait. A signal just behind a wait ends\n"
            "# the next one too, whose trap has run by then: above 128 a status counts that a second wait repeats.\n"
@@ -139,10 +143,10 @@ static void write_functions(struct text *text, const struct slurm_run *run) {
 
 // A signal goes to pre_test as it goes to a step, and the run does not begin after that: its time would end at once.
 static const char end_pre_test[] = "; } &\n" SLURM_PART_WAIT "steps=($!)\n"
-                                   "[ -z \"$told\" ] || kill -s \"$told\" \"$!\"\n"
+                                   "[ -z \"$signal\" ] || kill -s \"$signal\" \"$!\"\n"
                                    "await \"$!\"\n"
                                    "status=$?\n"
-                                   "[ -n \"$told\" ] && finish $((128 + $(kill -l \"$told\")))\n"
+                                   "[ -n \"$signal\" ] && finish $((128 + $(kill -l \"$signal\")))\n"
                                    "[ \"$status\" = 0 ] || finish \"$status\"\n"
                                    "steps=()\n";
 
@@ -160,11 +164,10 @@ static void write_end(struct text *text, const struct slurm_run *run) {
            "await \"${steps[0]}\"\n"
            "status=$?\n");
   if (run->program != SLURM_AS_WRITTEN && run->resources.num_nodes > 1)
-    text_add(text,
-             "# Without results it has told nobody of its end: the others would wait until their startup timeout.\n"
-             "if [ \"$status\" != 0 ] && [ ! -e \"$attempt/" SLURM_FILE_RESULTS "\" ]; then\n"
-             "  kill -s TERM \"${steps[@]:1}\" 2> /dev/null\n"
-             "fi\n");
+    text_add(text, "# Without results it has not reported its end: the others would wait until their startup timeout.\n"
+                   "if [ \"$status\" != 0 ] && [ ! -e \"$attempt/" SLURM_FILE_RESULTS "\" ]; then\n"
+                   "  kill -s TERM \"${steps[@]:1}\" 2> /dev/null\n"
+                   "fi\n");
   text_add(text, "for other in \"${steps[@]:1}\"; do\n"
                  "  await \"$other\" || { failed=$?; [ \"$status\" = 0 ] && status=$failed; }\n"
                  "done\n");

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Tests of CloudAI, as its users have them, become what they mean: in which memory they run, which keys they may have,
+and under which names CloudAI's users find commands and files."""
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+import tool
+
+SYSTEM = """\
+name = "oak"
+scheduler = "slurm"
+output_path = "results"
+default_partition = "gpu"
+gpus_per_node = {gpus}
+[[partitions]]
+name = "gpu"
+nodes = ["oak[001-016]"]
+[[partitions.groups]]
+name = "all"
+nodes = ["oak[001-016]"]
+[global_env_vars]
+{variables}
+"""
+TEST = """\
+name = "growth"
+description = "Two become four"
+test_template_name = "NixlEP"
+[cmd_args]
+docker_image_url = "image"
+plan = [[0, 1], [0, 1, 2, 3]]
+num_processes_per_node = {slots}
+num_tokens = 128
+num_topk = 6
+{more}
+"""
+
+
+class CloudAI(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="weft-test-")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        self.write()
+
+    def write(self, more="", slots=2, gpus=8, variables=""):
+        (self.folder / "system.toml").write_text(SYSTEM.format(gpus=gpus, variables=variables), encoding="utf-8")
+        (self.folder / "test.toml").write_text(TEST.format(more=more, slots=slots), encoding="utf-8")
+
+    def slurm(self, verb, *options, status=0, **variables):
+        """What the command prints; with another `status`, its errors."""
+        files = [self.folder / name for name in ("system.toml", "test.toml")]
+        result = tool.weft("slurm", verb, *files, "--nodes", 2, *options, **variables)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stderr if status else result.stdout
+
+    def test_a_run_names_its_memory_and_why(self):
+        cuda = "cuda, with a GPU for each rank; the job asks for 8 GPUs of each node"
+        auto = "auto, on GPUs if each rank of a node can have its own, else in host memory; "
+        few = auto + "a node has 9 process slots, but the job asks for 8 of its GPUs"
+        for file, options, variables, option, says in (
+                ({}, (), {}, "cuda", cuda),
+                ({"gpus": 0}, (), {}, "auto", auto + "the job asks for no GPUs"),
+                ({"gpus": 0}, ("--gpus-per-node", 8), {}, "cuda", cuda),
+                ({"slots": 9}, (), {}, "auto", few),
+                ({"slots": 9, "more": "share_gpus = true"}, (), {}, "cuda", cuda),
+                ({"more": 'memory = "host"'}, (), {}, "host", "host, the test says so"),
+                ({}, ("--options=--memory host",), {}, "host", "host, an option says so"),
+                ({"more": '[extra_cmd_args]\n"--memory" = "host"'}, (), {}, "host", "host, an option says so"),
+                ({"variables": 'WEFT_MEMORY = "host"'}, (), {}, None, "host, the variable WEFT_MEMORY says so"),
+                ({}, (), {"WEFT_MEMORY": "host"}, None, "host, the variable WEFT_MEMORY says so")):
+            with self.subTest(file=file, options=options, variables=variables):
+                self.write(**file)
+                script = self.slurm("dry-run", *options, **variables)
+                self.assertEqual(re.findall(r" --memory[ =](\w+)", script), [option] if option else [], script)
+                self.assertIn(f"\n# memory of 1 run: {says}\n", script)
+                self.assertIn(f"\n# Memory: {says}.\n", script)
+                self.assertEqual(self.slurm("verify", *options, **variables),
+                                 f"1 test, 1 run\nmemory of 1 run: {says}\n")
+
+    def test_the_memory_of_a_grid_is_said_once_for_each_answer(self):
+        self.write(more='memory = ["host", "auto", "host"]')
+        self.assertEqual(self.slurm("verify").splitlines()[1:], [
+            "memory of 2 runs: host, the test says so",
+            "memory of 1 run: auto, on GPUs if each rank of a node can have its own, else in host memory; "
+            "the test says so"])
+
+
+if __name__ == "__main__":
+    if "no tomlplusplus" in tool.weft("slurm", "verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:
+        print("skipped: this build has no tomlplusplus")
+        sys.exit(77)
+    unittest.main()
