@@ -12,7 +12,7 @@ static bool is_same(struct toml_place a, struct toml_place b) {
 }
 
 // Each run of a grid, and each entry that names the same test, finds the same fault again; it is reported once.
-static bool is_told(const struct slurm_faults *faults, struct toml_place at, const char *text) {
+static bool is_reported(const struct slurm_faults *faults, struct toml_place at, const char *text) {
   for (size_t i = 0; i < faults->count; i++) {
     const struct slurm_fault *fault = &faults->list[i];
     if (is_same(fault->at, at) && strcmp(fault->text, text) == 0)
@@ -32,7 +32,7 @@ static void add(struct slurm_faults *faults, struct toml_place at, bool warning,
     return;
   }
   printable_line(text); // names and values come from files, so they may have any character
-  if (is_told(faults, at, text)) {
+  if (is_reported(faults, at, text)) {
     free(text);
     return;
   }

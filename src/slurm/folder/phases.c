@@ -62,7 +62,7 @@ char *slurm_newest_file(const char *directory, const char *name, const char *wor
   return newest.path;
 }
 
-static void take(struct slurm_phases *phases, const char *line, slurm_phase_fn *told, void *arg) {
+static void take(struct slurm_phases *phases, const char *line, slurm_phase_fn *report, void *arg) {
   json_t *event = json_loads(line, 0, NULL);
   const char *kind = json_string_value(json_object_get(event, "kind"));
   json_int_t phase = json_integer_value(json_object_get(event, "phase"));
@@ -70,14 +70,14 @@ static void take(struct slurm_phases *phases, const char *line, slurm_phase_fn *
   if ((begins || (kind && strcmp(kind, "phase_end") == 0)) && phase >= 0 && phase < INT32_MAX) {
     if (begins)
       phases->phase = (int32_t)phase + 1;
-    if (told)
-      told(arg, (uint32_t)phase, begins);
+    if (report)
+      report(arg, (uint32_t)phase, begins);
   }
   json_decref(event);
 }
 
 // Reads only complete lines: the last one may not be completely written yet.
-static void read_lines(struct slurm_phases *phases, FILE *file, slurm_phase_fn *told, void *arg) {
+static void read_lines(struct slurm_phases *phases, FILE *file, slurm_phase_fn *report, void *arg) {
   char *line = NULL;
   size_t cap = 0;
   ssize_t size;
@@ -85,13 +85,13 @@ static void read_lines(struct slurm_phases *phases, FILE *file, slurm_phase_fn *
     return;
   while ((size = getline(&line, &cap, file)) > 0 && line[size - 1] == '\n') {
     if (strstr(line, "\"phase_"))
-      take(phases, line, told, arg);
+      take(phases, line, report, arg);
     phases->offset = ftell(file);
   }
   free(line);
 }
 
-void slurm_phases_read(struct slurm_phases *phases, const char *run_directory, slurm_phase_fn *told, void *arg) {
+void slurm_phases_read(struct slurm_phases *phases, const char *run_directory, slurm_phase_fn *report, void *arg) {
   char *path = slurm_newest_file(run_directory, "events.jsonl", "\"run_begin\"");
   FILE *file = NULL;
   if (!path)
@@ -104,7 +104,7 @@ void slurm_phases_read(struct slurm_phases *phases, const char *run_directory, s
   }
   if (json_file_open(phases->path, "events", &file) != 0)
     return;
-  read_lines(phases, file, told, arg);
+  read_lines(phases, file, report, arg);
   fclose(file);
 }
 

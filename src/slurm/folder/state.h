@@ -47,8 +47,8 @@ struct slurm_phases {
 
 typedef void slurm_phase_fn(void *arg, uint32_t phase, bool begins);
 
-// Reads the events since the last call; `told` may be NULL. A job that is started again begins again with phase 0.
-void slurm_phases_read(struct slurm_phases *phases, const char *run_directory, slurm_phase_fn *told, void *arg);
+// Reads the events since the last call; `report` may be NULL. A job that is started again begins again with phase 0.
+void slurm_phases_read(struct slurm_phases *phases, const char *run_directory, slurm_phase_fn *report, void *arg);
 void slurm_phases_free(struct slurm_phases *phases);
 
 // Finds the newest regular file of this name in the directory or in one of its subdirectories. With `word`, only files

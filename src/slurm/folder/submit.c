@@ -62,7 +62,7 @@ static int begin(struct slurm_record *record, const struct slurm_jobs *queue) {
   return slurm_record_begin(record, last);
 }
 
-static int submit_left(struct slurm_record *record, const struct slurm_jobs *queue, slurm_submitted_fn *told,
+static int submit_left(struct slurm_record *record, const struct slurm_jobs *queue, slurm_submitted_fn *submitted,
                        void *arg) {
   int err = begin(record, queue);
   for (size_t i = 0; !err && i < record->num_jobs; i++) {
@@ -78,7 +78,7 @@ static int submit_left(struct slurm_record *record, const struct slurm_jobs *que
     if (!err && !job->id)
       err = slurm_record_submitted(record, i, id);
     if (!err)
-      told(arg, job, again);
+      submitted(arg, job, again);
   }
   return err;
 }
@@ -96,7 +96,7 @@ static int check_directories(const struct slurm_record *record) {
   return err;
 }
 
-int slurm_submit(struct slurm_record *record, slurm_submitted_fn *told, void *arg) {
+int slurm_submit(struct slurm_record *record, slurm_submitted_fn *submitted, void *arg) {
   struct slurm_jobs queue = {0};
   int lock = -1, err = check_directories(record);
   if (!err)
@@ -104,7 +104,7 @@ int slurm_submit(struct slurm_record *record, slurm_submitted_fn *told, void *ar
   if (!err && any_left(record))
     err = slurm_jobs_read(&queue);
   if (!err)
-    err = submit_left(record, &queue, told, arg);
+    err = submit_left(record, &queue, submitted, arg);
   slurm_jobs_free(&queue);
   if (lock >= 0)
     close(lock);
