@@ -37,6 +37,17 @@ num_topk = 6
 {more}
 """
 
+BENCH = """\
+name = "bench"
+description = "Transfers"
+test_template_name = "NIXLBench"
+[cmd_args]
+docker_image_url = "image"
+runtime_type = "one"
+benchmark_group = "one"
+backend = "UCX"
+"""
+
 
 class CloudAI(unittest.TestCase):
     def setUp(self):
@@ -86,6 +97,22 @@ class CloudAI(unittest.TestCase):
             "memory of 2 runs: host, the test says so",
             "memory of 1 run: auto, on GPUs if each rank of a node can have its own, else in host memory; "
             "the test says so"])
+
+    def test_an_option_that_the_program_lacks_is_no_run(self):
+        self.write(more="use_etcd = true")
+        self.assertIn("use_etcd is neither a key of cmd_args nor an option of weft elastic: leave it out\n",
+                      self.slurm("verify", status=2))
+        self.assertIn(" --use-etcd", self.slurm("dry-run", "--as-written"))
+
+    def test_keys_by_which_workers_of_nixlbench_meet_are_left_out(self):
+        (self.folder / "bench.toml").write_text(BENCH, encoding="utf-8")
+        for options, left_out in (((), True), (("--as-written", "--store", "http://etcd:2379"), False)):
+            result = tool.weft("slurm", "dry-run", self.folder / "bench.toml", "--nodes", 2, *options)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for number, key in ((6, "runtime_type"), (7, "benchmark_group")):
+                self.assertEqual(f"bench.toml:{number}:1: warning: {key} is left out: " in result.stderr, left_out)
+                self.assertEqual(f"--{key} one" in result.stdout, not left_out)
+            self.assertIn("benchmark-group" if left_out else "--backend UCX", result.stdout)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,8 @@ static void check_value(const struct slurm_maker *maker, const struct slurm_run 
 
 static void unknown(const struct slurm_maker *maker, const struct slurm_run *run, const char *option,
                     const char *near) {
-  if (near)
-    slurm_fault(maker->faults, slurm_place("--options"), "%s is not an option of %s; did you mean --%s?", option,
-                program_of(run), near);
-  else
-    slurm_warn(maker->faults, slurm_place("--options"), "%s is not an option of this %s; it is passed on unchanged",
-               option, program_of(run));
+  slurm_fault(maker->faults, slurm_place("--options"), "%s is not an option of %s%s%s%s", option, program_of(run),
+              near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");
 }
 
 // Checks the word, and the next one (NULL: there is none) if that is its value; returns how many words these are.

@@ -64,7 +64,17 @@ static bool is_given_twice(const struct slurm_maker *maker, const struct toml_va
   return false;
 }
 
-// Handles an unknown key: a misspelt one is a fault, any other one is passed to the program unchanged.
+// Whether nixlbench has this key to choose how its workers meet. Here the script of the job does this, so the key is
+// left out.
+static bool is_of_meeting(const struct slurm_maker *maker, const struct toml_value *arg) {
+  static const char *const keys[] = {"runtime_type", "benchmark_group"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (maker->test->type == SLURM_TEST_NIXL_BENCH && strcmp(arg->key, keys[i]) == 0)
+      return true;
+  return false;
+}
+
+// Reports an unknown key, with which the program would end at once.
 static void unknown_key(const struct slurm_maker *maker, const struct toml_value *arg, const char *near_option) {
   const char *near = slurm_schema_nearest(schema_of(maker), arg->key);
   if (near || near_option) {
@@ -77,7 +87,8 @@ static void unknown_key(const struct slurm_maker *maker, const struct toml_value
                 name ? name : "?");
     free(name);
   } else {
-    slurm_warn(maker->faults, arg->key_at, "%s is not an option that weft knows; it is passed on unchanged", arg->key);
+    slurm_fault(maker->faults, arg->key_at, "%s is neither a key of cmd_args nor an option of %s: leave it out",
+                arg->key, maker->test->type == SLURM_TEST_NIXL_EP ? "weft elastic" : "weft bench transfer");
   }
 }
 
@@ -112,8 +123,15 @@ static void add_option(const struct slurm_maker *maker, struct slurm_run *run, c
                 arg->key);
     return;
   }
-  if (is_reserved(maker, name, arg))
+  if (is_of_meeting(maker, arg)) {
+    if (!maker->request->as_written) {
+      slurm_warn(maker->faults, arg->key_at, "%s is left out: the script of the job chooses how the workers meet",
+                 arg->key);
+      return;
+    }
+  } else if (is_reserved(maker, name, arg)) {
     return;
+  }
   if (value->type == TOML_ARRAY)
     text = joined(maker, value);
   else if (value->type != TOML_BOOLEAN)
