@@ -80,19 +80,23 @@ void plan_lose(struct plan *plan, uint32_t phase, int32_t rank) {
   next->num_processes = plan_phase_processes(next);
 }
 
-int plan_check_slots(const struct plan *plan, uint32_t slots) {
+int plan_check_slots_of(const struct plan *plan, uint32_t slots, const char *option) {
   for (uint32_t i = 0; i < plan->num_phases; i++) {
     const struct plan_phase *phase = &plan->phases[i];
     uint32_t need = phase->num_processes, named = phase->live.count + phase->kills.count;
     if (need > slots)
       return fail(WEFT_ERR_INVALID,
                   "phase %u has %u live rank%s%s, but there %s %u process slot%s: the plan needs %u "
-                  "(--num-processes, on all agents together)",
+                  "(%s)",
                   i, named, named == 1 ? "" : "s",
                   need > named ? ", all of them new, and a rank of the previous phase has to wait for them" : "",
-                  slots == 1 ? "is" : "are", slots, slots == 1 ? "" : "s", plan->num_processes);
+                  slots == 1 ? "is" : "are", slots, slots == 1 ? "" : "s", plan->num_processes, option);
   }
   return 0;
+}
+
+int plan_check_slots(const struct plan *plan, uint32_t slots) {
+  return plan_check_slots_of(plan, slots, "--num-processes, on all agents together");
 }
 
 static json_t *phase_to_json(const struct plan_phase *phase) {

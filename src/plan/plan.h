@@ -82,6 +82,8 @@ enum plan_role plan_rank_role(const struct plan *plan, uint32_t phase, int32_t r
 
 // INVALID: the error names the first phase that has more live ranks than there are process slots.
 int plan_check_slots(const struct plan *plan, uint32_t slots);
+// The same; the error names `option` as what gives the slots.
+int plan_check_slots_of(const struct plan *plan, uint32_t slots, const char *option);
 
 // Writes what each phase adds, removes, kills and needs, as a table at most `width` columns wide (0: any width) or as
 // JSON. SYSTEM: `out` cannot be written.

@@ -114,6 +114,26 @@ class CloudAI(unittest.TestCase):
                 self.assertEqual(f"--{key} one" in result.stdout, not left_out)
             self.assertIn("benchmark-group" if left_out else "--backend UCX", result.stdout)
 
+    def test_a_list_that_may_be_meant_for_the_nodes_is_explained(self):
+        plan = "plan = [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]]\nnum_processes_per_node = [4, 3, 3]"
+        text = re.sub(r"(?s)plan = .*per_node = 2", plan, (self.folder / "test.toml").read_text(encoding="utf-8"))
+        (self.folder / "test.toml").write_text(text, encoding="utf-8")
+        hint = 'want dse_excluded_args = ["cmd_args.num_processes_per_node"]\n'
+        self.assertIn(hint, self.slurm("verify", "--nodes", 3, status=2))
+        self.assertNotIn(hint, self.slurm("verify", "--nodes", 2, status=2))  # the list has no number for each node
+        self.assertNotIn(hint, self.slurm("verify", "--nodes", 3, "--processes-per-node", 1, status=2))
+        (self.folder / "test.toml").write_text(
+            'dse_excluded_args = ["cmd_args.num_processes_per_node"]\n' + text, encoding="utf-8")
+        self.assertIn("\nprocesses=(4 3 3)\n", self.slurm("dry-run", "--nodes", 3))
+
+    def test_too_few_slots_name_what_gives_them(self):
+        (self.folder / "plan.json").write_text("[[0, 1], [0, 1, 2, 3]]", encoding="utf-8")
+        plan = ("--plan", self.folder / "plan.json")
+        result = tool.weft("slurm", "dry-run", *plan, "--nodes", 1, "--processes-per-node", 3)
+        self.assertIn("the plan needs 4 (--processes-per-node, on all nodes together)\n", result.stderr)
+        self.assertNotIn("--num-processes", result.stderr)
+        self.assertIn("the plan needs 4 (num_processes_per_node, on all", self.slurm("verify", "--nodes", 1, status=2))
+
 
 if __name__ == "__main__":
     if "no tomlplusplus" in tool.weft("slurm", "verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:

@@ -80,14 +80,29 @@ static bool are_slots_unknown(const struct slurm_maker *maker) {
          slurm_fault_is_at(maker->faults, slurm_place("--nodelist"));
 }
 
+// Whether the list that is an axis of the grid may be meant as a number for each node, which older documents of CloudAI
+// have.
+static bool is_list_for_nodes(const struct slurm_maker *maker, const struct slurm_run *run) {
+  const struct toml_value *list = maker->test ? slurm_test_arg(maker->test, "num_processes_per_node") : NULL;
+  return list && !maker->request->processes_per_node && list->type == TOML_ARRAY &&
+         list != slurm_maker_arg(maker, "num_processes_per_node") && list->count == run->resources.num_nodes;
+}
+
 static void check_slots(const struct slurm_maker *maker, const struct slurm_run *run, const struct plan *plan,
                         struct toml_place at) {
   uint32_t slots = 0;
   for (uint32_t i = 0; run->node_processes && i < run->resources.num_nodes; i++)
     slots += run->node_processes[i];
-  if (plan_check_slots(plan, slots))
-    slurm_fault(maker->faults, at, "the plan does not fit %u node%s with %u process slots in all: %s",
-                run->resources.num_nodes, run->resources.num_nodes == 1 ? "" : "s", slots, weft_last_error());
+  const char *option = maker->test && !maker->request->processes_per_node
+                           ? "num_processes_per_node, on all nodes together"
+                           : "--processes-per-node, on all nodes together";
+  if (plan_check_slots_of(plan, slots, option))
+    slurm_fault(maker->faults, at, "the plan does not fit %u node%s with %u process slots in all: %s%s",
+                run->resources.num_nodes, run->resources.num_nodes == 1 ? "" : "s", slots, weft_last_error(),
+                is_list_for_nodes(maker, run) ? "; the list in num_processes_per_node is a grid, with a run for each "
+                                                "number; for a number for each node want dse_excluded_args = "
+                                                "[\"cmd_args.num_processes_per_node\"]"
+                                              : "");
 }
 
 static void take(const struct slurm_maker *maker, struct slurm_run *run, int err, struct plan *plan,
