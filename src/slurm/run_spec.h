@@ -15,6 +15,7 @@
 #define SLURM_FILE_RESULTS    "results.json" // of the lead agent, or of a benchmark, which writes it by --json
 #define SLURM_FILE_STATUS     "status.json"
 #define SLURM_FILE_STATUS_NEW SLURM_FILE_STATUS ".new" // it remains if SLURM_FILE_STATUS could not be written
+#define SLURM_FILE_FATAL      "fatal.txt"              // why an AS_WRITTEN run failed: lines of its logs
 #define SLURM_NODE_LOG        "node-%s.log"            // of each node, by its name
 
 enum slurm_program {
@@ -50,6 +51,11 @@ struct slurm_dependency {
   enum slurm_dependency_type type;
   const char *test;    // the id in the scenario: the run depends on all runs of that test
   bool only_if_passed; // START_POST_COMP: does not start if the other one failed
+};
+
+// Processes that are started together.
+struct slurm_launch {
+  uint32_t phase, node, processes;
 };
 
 // The resources that Slurm is asked for.
@@ -105,6 +111,9 @@ struct slurm_run {
   uint32_t *node_processes;         // [num_nodes] the same for each node
   enum slurm_followers followers;
   uint32_t *node_first_phase; // [num_nodes] the phase (from 0) that first needs the node's slots; UINT32_MAX: none does
+
+  struct slurm_launch *launches; // of an AS_WRITTEN plan, in the order of their start: the lead's is the first one
+  size_t num_launches;
 
   const char *store;          // URL of an etcd or `weft serve`; NULL: the lead agent has the store
   uint16_t store_port;        // of the lead's; 0: made from the job's number

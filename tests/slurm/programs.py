@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from batch import Batch  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from job_checks import run_lists  # noqa: E402
+from tool import free_port  # noqa: E402
 
 BENCH = """
 [[Tests]]
@@ -118,6 +119,27 @@ def under_nsys(cluster):
         assert f" profile --trace=cuda,nvtx --force-overwrite=true -w true --output {output} " in line, line
 
 
+def own_program(cluster):
+    """--as-written: processes start in their phases, and a text in a log makes a run fail that ends with 0."""
+    notes = cluster.folder / "notes"
+    notes.mkdir()
+    plan = [[0, 1], [0, 1, 2, 3, 4], [0, 1, 2, -4], [0, 1, 2, 4]]
+    program = str(pathlib.Path(__file__).resolve().parent / "support/own_program.py")
+    for name, says, status in (("own", "", 0), ("fatal", "no plan phases were found for rank 9, exiting", 1)):
+        port = free_port()
+        batch = Batch(cluster, name).add(
+            plan, test=f'extra_env_vars = {{ NOTES = "{notes}", SAYS_n2 = "{says}" }}',
+            python_executable=sys.executable, elastic_script=program, store_port=port, port=port)
+        batch.run("--as-written", "--container", "none", "--plan", batch.work / f"{name}-0.json", "--follow",
+                  status=status)
+        (run,) = json.loads(batch.weft("report", batch.path, "--format", "json"))["runs"]
+        assert run["state"] == ("failed" if status else "passed") and run["default"] == 30.5, run
+        assert (says in run["why"]) and ("node-n2.log:" in run["why"]) == bool(status), run["why"]
+        started = (notes / "started").read_text().splitlines()
+        assert sorted(started) == ["0 n1 2", "1 n1 2", "1 n2 1", "3 n2 1"], started
+        (notes / "started").unlink()
+
+
 def over_ipv6():
     """Slurm says addresses of IPv6 without brackets: agents and workers find the store of the first node there."""
     try:
@@ -133,4 +155,4 @@ def over_ipv6():
         assert "1 run passed" in batch.run("--follow")
 
 
-run_lists({"programs": (transfers_between_nodes, in_apptainer, under_nsys)}, more=(over_ipv6,))
+run_lists({"programs": (transfers_between_nodes, in_apptainer, under_nsys, own_program)}, more=(over_ipv6,))

@@ -7,6 +7,7 @@
 
 #include "base/fail.h"
 #include "base/text/text.h"
+#include "slurm/expand/launches.h"
 #include "slurm/expand/maker.h"
 
 // Writes a list of lists of numbers as JSON; the reader of plans reports anything that is not a number.
@@ -114,6 +115,8 @@ static void take(const struct slurm_maker *maker, struct slurm_run *run, int err
   if (!are_slots_unknown(maker))
     check_slots(maker, run, plan, at);
   keep(maker, run, plan);
+  if (run->program == SLURM_AS_WRITTEN && maker->faults->errors == 0)
+    slurm_launches_by_phase(maker, run, plan, at);
   plan_free(plan);
 }
 
@@ -163,6 +166,16 @@ static void report_missing(const struct slurm_maker *maker) {
   slurm_fault(maker->faults, args->key_at, "cmd_args has no plan; want a file's path, JSON, or a list of lists there");
 }
 
+// Takes a path in the image.
+static void take_unseen(const struct slurm_maker *maker, struct slurm_run *run, const struct toml_value *value) {
+  run->plan_source = value->text;
+  slurm_launches_at_once(maker, run);
+  if (maker->request->followers == SLURM_FOLLOWERS_LATE)
+    slurm_fault(
+        maker->faults, slurm_place("--followers"),
+        "the plan is in the image, so nothing here knows when followers are needed: want early, or --plan FILE");
+}
+
 void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
   const struct toml_value *plan = slurm_maker_arg(maker, "plan"), *file = slurm_maker_arg(maker, "input_json");
   if (maker->request->plan) {
@@ -184,7 +197,7 @@ void slurm_make_plan(const struct slurm_maker *maker, struct slurm_run *run) {
   else if (value->type == TOML_ARRAY || (value->type == TOML_STRING && is_json(value->text)))
     from_value(maker, run, value);
   else if (value->type == TOML_STRING && maker->request->as_written)
-    run->plan_source = value->text; // a path in the image
+    take_unseen(maker, run, value);
   else if (value->type == TOML_STRING)
     load(maker, run, find_file(maker, value), value->at);
   else if (value != slurm_test_arg(maker->test, "plan")) // else it is reported already

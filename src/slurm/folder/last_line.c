@@ -88,8 +88,27 @@ static void offer(struct found *best, const char *directory, const char *name) {
     *best = one;
 }
 
+// What the script has found in the logs: the first line of its file. False: there is no such file.
+static bool read_fatal(char *out, size_t cap, const char *directory) {
+  char *path = NULL, line[LINE];
+  FILE *file = NULL;
+  bool found = asprintf(&path, "%s/" SLURM_FILE_FATAL, directory) >= 0 &&
+               json_file_open(path, "a line of a log", &file) == 0 && fgets(line, sizeof line, file);
+  if (file)
+    fclose(file);
+  free(path);
+  if (!found)
+    return false;
+  line[strcspn(line, "\n")] = '\0';
+  printable_line(line);
+  snprintf(out, cap, "%s", line);
+  return true;
+}
+
 void slurm_last_line(char *out, size_t cap, const char *directory) {
   struct found best = {0};
+  if (read_fatal(out, cap, directory))
+    return;
   DIR *list = opendir(directory);
   for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
     offer(&best, directory, entry->d_name);

@@ -106,10 +106,14 @@ static json_t *run_to_json(const struct slurm_batch *batch, const struct slurm_r
   json_t *action = json_object();
   for (size_t i = 0; i < run->action.count; i++)
     json_object_set_new(action, run->action.list[i].name, json_string(run->action.list[i].value));
-  return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:o}", "id", run->id, "test", run->test,
-                   "directory", run->directory + strlen(batch->directory) + 1, "job", (int)job, "task", task, "step",
-                   (int)run->step, "iteration", (int)run->iteration, "phases", (int)run->plan_phases, "nodes",
-                   (int)run->resources.num_nodes, "reward", slurm_reward_names[run->reward], "action", action);
+  json_t *json =
+      json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:o}", "id", run->id, "test", run->test,
+                "directory", run->directory + strlen(batch->directory) + 1, "job", (int)job, "task", task, "step",
+                (int)run->step, "iteration", (int)run->iteration, "phases", (int)run->plan_phases, "nodes",
+                (int)run->resources.num_nodes, "reward", slurm_reward_names[run->reward], "action", action);
+  if (json && run->program == SLURM_AS_WRITTEN)
+    json_object_set_new(json, "as_written", json_true());
+  return json;
 }
 
 static json_t *batch_to_json(const struct slurm_batch *batch, const struct slurm_planned_jobs *jobs) {

@@ -66,11 +66,12 @@ static int read_job(struct slurm_job_record *job, json_t *json, size_t index) {
 
 static int read_run(struct slurm_record *record, struct slurm_run_record *run, json_t *json, size_t index) {
   const char *reward = slurm_reward_names[SLURM_REWARD_DEFAULT];
-  int job = 0, task = -1, step = 1, iteration = 1, phases = 0, nodes = 0;
+  int job = 0, task = -1, step = 1, iteration = 1, phases = 0, nodes = 0, as_written = 0;
   json_t *action = NULL;
-  if (json_unpack(json, "{s:s, s:s, s:s, s:i, s?i, s?i, s?i, s?i, s?i, s?s, s?o}", "id", &run->id, "test", &run->test,
-                  "directory", &run->directory, "job", &job, "task", &task, "step", &step, "iteration", &iteration,
-                  "phases", &phases, "nodes", &nodes, "reward", &reward, "action", &action) != 0 ||
+  if (json_unpack(json, "{s:s, s:s, s:s, s:i, s?i, s?i, s?i, s?i, s?i, s?s, s?o, s?b}", "id", &run->id, "test",
+                  &run->test, "directory", &run->directory, "job", &job, "task", &task, "step", &step, "iteration",
+                  &iteration, "phases", &phases, "nodes", &nodes, "reward", &reward, "action", &action, "as_written",
+                  &as_written) != 0 ||
       !is_inside(run->directory) || strchr(run->test, '/') || job < 0 || (size_t)job >= record->num_jobs ||
       find(slurm_reward_names, reward) < 0)
     return fail(WEFT_ERR_PROTOCOL, "runs[%zu] is not as 'weft slurm' writes it: want id, test, directory and job",
@@ -83,6 +84,7 @@ static int read_run(struct slurm_record *record, struct slurm_run_record *run, j
   run->phases = (uint32_t)phases;
   run->nodes = (uint32_t)nodes;
   run->action = action;
+  run->as_written = as_written;
   run->reward = (enum slurm_reward)find(slurm_reward_names, reward);
   return 0;
 }

@@ -33,6 +33,7 @@ struct slurm_run_record {
   uint32_t step, iteration, phases, nodes;
   const json_t *action; // what the grid chose: an object of texts
   enum slurm_reward reward;
+  bool as_written; // the test's own program ran: its logs have what it measured
 };
 
 struct slurm_record {

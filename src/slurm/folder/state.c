@@ -109,7 +109,12 @@ static void judge_status(struct slurm_run_state *state, int status) {
 
 // Judges a job that has ended, or that Slurm has forgotten (`job` is NULL). Slurm's state has precedence over old
 // results: a job that was cancelled or reached its limit has not passed.
-static void judge_end(struct slurm_run_state *state, const struct slurm_job *job, int status) {
+static void judge_end(struct slurm_run_state *state, const struct slurm_run_record *run, const struct slurm_job *job,
+                      int status) {
+  if (run->as_written && status == 0 && (!job || is(job->state, "COMPLETED"))) {
+    state->progress = SLURM_PASSED; // such a run leaves no results, and its script has judged its logs
+    return;
+  }
   if (state->results)
     judge_results(state);
   if (state->results && !job)
@@ -142,20 +147,22 @@ static void judge_end(struct slurm_run_state *state, const struct slurm_job *job
 }
 
 // Judges a run that has its own job, or its own task of an array.
-static void judge_alone(struct slurm_run_state *state, const struct slurm_job *job, int status) {
+static void judge_alone(struct slurm_run_state *state, const struct slurm_run_record *run, const struct slurm_job *job,
+                        int status) {
   if (!job || slurm_job_ended(job))
-    judge_end(state, job, status);
+    judge_end(state, run, job, status);
   else
     state->progress = slurm_job_waits(job) ? SLURM_WAITS : SLURM_RUNS;
 }
 
 // Judges one of several runs of a job: whatever the job's state is, this run may have ended, or not begun.
-static void judge_part(struct slurm_run_state *state, const struct slurm_job *job, int status) {
+static void judge_part(struct slurm_run_state *state, const struct slurm_run_record *run, const struct slurm_job *job,
+                       int status) {
   if (status >= 0) {
-    judge_end(state, NULL, status);
+    judge_end(state, run, NULL, status);
     return;
   }
-  judge_alone(state, job, status);
+  judge_alone(state, run, job, status);
   if (state->progress != SLURM_RUNS || state->phase >= 0)
     return;
   state->progress = SLURM_WAITS;
@@ -184,9 +191,9 @@ static void read_state(const struct slurm_record *record, const struct slurm_run
     copy_text(state->nodes, sizeof state->nodes, job->nodes);
   }
   if (of->num_runs > 1 && run->task < 0)
-    judge_part(state, job, status);
+    judge_part(state, run, job, status);
   else
-    judge_alone(state, job, status);
+    judge_alone(state, run, job, status);
   if (unasked && state->progress == SLURM_LOST)
     copy_text(state->reason, sizeof state->reason, "it has left no results, and Slurm does not answer");
   if (unwritten && (state->progress == SLURM_FAILED || state->progress == SLURM_LOST))

@@ -58,7 +58,8 @@ char *slurm_newest_file(const char *directory, const char *name, const char *wor
 // --- last_line.c: the output of the steps ---
 
 // Chooses the log in a run's directory that explains the failure best, and writes "node-oak01.log ends: LINE",
-// shortened, to out[cap]; "" if the logs are empty.
+// shortened, to out[cap]; "" if the logs are empty. If the script has found what made a run fail (SLURM_FILE_FATAL), it
+// is this: "node-oak01.log:17: LINE".
 void slurm_last_line(char *out, size_t cap, const char *directory);
 
 #endif

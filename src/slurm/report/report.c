@@ -19,8 +19,14 @@ static double highest_bandwidth(const struct figures *figures) {
   return highest;
 }
 
+static void read_logs(const struct slurm_record *record, struct slurm_reported *reported) {
+  char *directory = slurm_record_path(record, reported->run, "");
+  reported->metric = directory ? slurm_report_logs(directory) : 0;
+  free(directory);
+}
+
 // If the results cannot be read, the report has neither results nor figures; the state of the run gives the reason.
-static void read_results(struct slurm_reported *reported) {
+static void read_results(const struct slurm_record *record, struct slurm_reported *reported) {
   const char *path = reported->state->results;
   reported->has_results = path && results_load(&reported->results, path) == 0;
   reported->has_figures = path && !reported->has_results && figures_load(&reported->figures, path) == 0;
@@ -28,6 +34,8 @@ static void read_results(struct slurm_reported *reported) {
     reported->metric = results_default_metric(&reported->results);
   else if (reported->has_figures)
     reported->metric = highest_bandwidth(&reported->figures);
+  else if (reported->run->as_written && slurm_progress_is_end(reported->state->progress))
+    read_logs(record, reported);
 }
 
 int slurm_report_open(struct slurm_report *report, const struct slurm_record *record) {
@@ -39,7 +47,7 @@ int slurm_report_open(struct slurm_report *report, const struct slurm_record *re
   for (size_t i = 0; !err && i < record->num_runs; i++) {
     report->runs[i].run = &record->runs[i];
     report->runs[i].state = &report->states[i];
-    read_results(&report->runs[i]);
+    read_results(record, &report->runs[i]);
   }
   if (err)
     slurm_report_close(report);

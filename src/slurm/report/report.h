@@ -17,7 +17,7 @@ struct slurm_reported {
   struct figures figures; // of a benchmark
   bool has_results, has_figures;
   // metric `default`, in GB/s; 0: none. For a plan: dispatch and combine in the last phase that passed, mean over its
-  // ranks; for a benchmark: the highest bandwidth
+  // ranks; for a benchmark: the highest bandwidth; for AS_WRITTEN runs the same from their logs
   double metric;
 };
 
@@ -31,6 +31,12 @@ struct slurm_report {
 // Asks Slurm for the states of the runs, and reads their results.
 int slurm_report_open(struct slurm_report *report, const struct slurm_record *record);
 void slurm_report_close(struct slurm_report *report);
+
+// --- logs.c ---
+
+// The figure `default` by the logs of an AS_WRITTEN run, in GB/s: for a plan the mean over the ranks that measured in
+// the last phase of their node. 0: the logs have none.
+double slurm_report_logs(const char *directory);
 
 // The result of a rank in the last phase that it passed; NULL: it passed none.
 const struct results_rank *slurm_report_last(const struct results *results, size_t rank);

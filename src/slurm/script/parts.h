@@ -37,5 +37,7 @@ void slurm_part_options(struct text *text, const struct slurm_run *run);
 void slurm_part_elastic(struct text *text, const struct slurm_run *run);
 void slurm_part_transfer(struct text *text, const struct slurm_run *run);
 void slurm_part_as_written(struct text *text, const struct slurm_run *run);
+// Writes how the logs of an AS_WRITTEN run are judged, after the end of its steps.
+void slurm_part_fatal(struct text *text);
 
 #endif

@@ -171,6 +171,8 @@ static void write_end(struct text *text, const struct slurm_run *run) {
   text_add(text, "for other in \"${steps[@]:1}\"; do\n"
                  "  await \"$other\" || { failed=$?; [ \"$status\" = 0 ] && status=$failed; }\n"
                  "done\n");
+  if (run->program == SLURM_AS_WRITTEN)
+    slurm_part_fatal(text);
 }
 
 void slurm_script_write(struct text *text, const struct slurm_batch *batch, const struct slurm_run *run) {
