@@ -42,6 +42,11 @@ static const struct cli_command *const commands[] = {
   &cli_help,
   &cli_rank,
   &cli_slurm_await,
+  &cli_slurm_verify_configs,
+  &cli_slurm_generate_report,
+  &cli_slurm_list,
+  &cli_slurm_install,
+  &cli_slurm_uninstall,
   NULL,
 };
 // clang-format on

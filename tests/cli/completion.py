@@ -51,7 +51,8 @@ class Terminal:
         os.kill(self.process, 9)
         os.waitpid(self.process, 0)
         os.close(self.terminal)
-HIDDEN = "rank", "slurm await"  # which other commands start
+HIDDEN = ("rank", "slurm await",  # which other commands start
+          *(f"slurm {verb}" for verb in ("verify-configs", "generate-report", "list", "install", "uninstall")))
 
 
 class Completion(tool.ToolTest):

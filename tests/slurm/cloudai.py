@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of CloudAI, as its users have them, become what they mean: in which memory they run, which keys they may have,
 and under which names CloudAI's users find commands and files."""
+import os
 import pathlib
 import re
 import sys
@@ -46,6 +47,16 @@ docker_image_url = "image"
 runtime_type = "one"
 benchmark_group = "one"
 backend = "UCX"
+"""
+
+SCENARIO = """\
+name = "two"
+[[Tests]]
+id = "one"
+test_name = "growth"
+num_nodes = 2
+[Tests.cmd_args]
+num_tokens = [64, 128]
 """
 
 
@@ -133,6 +144,38 @@ class CloudAI(unittest.TestCase):
         self.assertIn("the plan needs 4 (--processes-per-node, on all nodes together)\n", result.stderr)
         self.assertNotIn("--num-processes", result.stderr)
         self.assertIn("the plan needs 4 (num_processes_per_node, on all", self.slurm("verify", "--nodes", 1, status=2))
+
+    def cloudai(self, verb, *options, status=0):
+        """CloudAI's own command line, with another word before the verb."""
+        (self.folder / "tests").mkdir(exist_ok=True)
+        (self.folder / "tests" / "growth.toml").write_text(TEST.format(more="", slots=2), encoding="utf-8")
+        (self.folder / "scenario.toml").write_text(SCENARIO, encoding="utf-8")
+        result = tool.weft("slurm", verb, "--system-config", self.folder / "system.toml", "--tests-dir",
+                           self.folder / "tests", "--test-scenario", self.folder / "scenario.toml", "--output-dir",
+                           self.folder / "out", *options, PATH=f"{self.folder}:{os.environ['PATH']}")
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result.stderr if status else result.stdout
+
+    def test_cloudais_verbs_do_the_same_here(self):
+        self.assertEqual(self.cloudai("verify-configs"), self.cloudai("verify"))
+        self.assertIn("test_template_name: NixlEP, NIXLBench\n", self.cloudai("list"))
+        self.assertIn("scheduler: slurm\n", self.cloudai("list", "reports"))
+        self.assertIn("there is nothing to install: ", self.cloudai("install"))
+        self.assertIn("there is nothing to uninstall: ", self.cloudai("uninstall"))
+        self.assertIn("/out/two: ", self.cloudai("generate-report", status=3))  # no batch was run
+        self.stand_in()
+        self.cloudai("run")
+        printed = tool.weft("slurm", "report", self.folder / "out/two", PATH=str(self.folder)).stdout
+        self.assertIn("0 of 2 runs passed", printed)
+        self.assertEqual(self.cloudai("generate-report"), printed)
+        result = tool.weft("slurm", "generate-report", "--result-dir", self.folder / "out/two", PATH=str(self.folder))
+        self.assertEqual(result.stdout, printed)
+
+    def stand_in(self):
+        """Commands that stand in for Slurm's: jobs are submitted, and the queue forgets them at once."""
+        for name, text in (("sbatch", "echo 1"), ("squeue", "true")):
+            (self.folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (self.folder / name).chmod(0o755)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ struct cli_command {
   const char *description; // sentences; paragraphs are separated by '\n'
   struct cli_option_table options;
   const struct cli_example *examples;
-  bool hidden;                // the tool starts it itself; the help does not list it
+  bool hidden;                // the help does not list it: the tool starts it itself, or it is a second name
   const char *where_it_fails; // a line for standard output, for scripts, if the command fails; or NULL
 
   // Returns the exit status of the tool. When it fails, it has printed on standard error what was wrong.

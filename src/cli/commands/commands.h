@@ -10,5 +10,7 @@ extern const struct cli_command cli_bench_ep, cli_bench_kv, cli_bench_limits, cl
     cli_bench_transfer;
 extern const struct cli_command cli_slurm_await, cli_slurm_cancel, cli_slurm_dry_run, cli_slurm_report, cli_slurm_run,
     cli_slurm_status, cli_slurm_verify;
+extern const struct cli_command cli_slurm_generate_report, cli_slurm_install, cli_slurm_list, cli_slurm_uninstall,
+    cli_slurm_verify_configs; // names of CloudAI
 
 #endif

@@ -13,26 +13,19 @@
 
 struct options {
   const char *directory;
-  enum report_format format;
-  bool html;
-  enum cli_terminal_color color;
+  struct cli_slurm_report_options report;
 };
 
 #define FIELD(member) OPTION_FIELD(struct options, member)
 
-static const char *const formats[] = {[REPORT_TEXT] = "text", [REPORT_JSON] = "json", [REPORT_CSV] = "csv", NULL};
+const char *const cli_slurm_report_formats[] = {
+    [REPORT_TEXT] = "text", [REPORT_JSON] = "json", [REPORT_CSV] = "csv", NULL};
 
 // clang-format off
 static const struct cli_option rows[] = {
   {.name = "directory", .operand = true, .required = true, .type = OPTION_PATH, .metavar = "DIR", FIELD(directory),
    .help = "directory of the batch, as 'weft slurm run' printed it"},
-  {.name = "format", .letter = 'f', .type = OPTION_ENUM, .metavar = "FORMAT", .choices = formats, .preset = "text",
-   FIELD(format), .help = "tables for people, JSON with all results, or one CSV row for each run and rank"},
-  {.name = "html", .type = OPTION_FLAG, FIELD(html),
-   .help = "also write DIR/report.html, with all runs and their phases, and for each run that has results a page with "
-   "pictures, report.html in the run's directory"},
-  {.name = "color", .type = OPTION_ENUM, .metavar = "WHEN", .choices = cli_terminal_color_names, .preset = "auto",
-   FIELD(color), .help = "colours in the text"},
+  CLI_SLURM_REPORT_ROWS(struct options, report),
 };
 // clang-format on
 
@@ -70,7 +63,7 @@ static int write_pages(const struct slurm_report *report) {
   return err ? err : write_batch_page(report);
 }
 
-static int write_all(const struct slurm_record *record, const struct options *options) {
+int cli_slurm_write_report(const struct slurm_record *record, const struct cli_slurm_report_options *options) {
   struct slurm_report report;
   struct cli_terminal terminal = cli_terminal_of(STDOUT_FILENO, options->color);
   struct report_options look = {
@@ -95,7 +88,7 @@ static int run(const struct cli_call *call) {
   int status = 0;
   if (!cli_slurm_begin(call, &options, &options.directory, &record, &status))
     return status;
-  int err = write_all(&record, &options);
+  int err = cli_slurm_write_report(&record, &options.report);
   slurm_record_free(&record);
   return err ? cli_command_failed(call, err) : 0;
 }
@@ -108,7 +101,8 @@ const struct cli_command cli_slurm_report = {
         "node, and the best step of each grid of parameters. The figure 'default' is the mean bandwidth of dispatch "
         "and combine in the last phase that passed, or the highest bandwidth of a benchmark; larger is better. If "
         "there are several iterations, the report says whether the best step is better by more than noise. A grid also "
-        "gets DIR/trajectory-TEST.csv, and a run of a transfer benchmark nixlbench.csv in its directory.\n"
+        "gets DIR/trajectory-TEST.csv, which is also DIR/TEST/trajectory.csv, and a run of a transfer benchmark "
+        "nixlbench.csv in its directory.\n"
         "Exit status 0 means that the report could be made, even if runs failed.",
     .options = OPTION_TABLE(rows),
     .examples = examples,

@@ -27,6 +27,17 @@ static int run(const struct cli_call *call) {
   return 0;
 }
 
+// CloudAI's name of the command.
+const struct cli_command cli_slurm_verify_configs = {
+    .name = "slurm verify-configs",
+    .summary = "check tests and scenarios of CloudAI, and print every fault",
+    .description = "The same as 'weft slurm verify', by the name that CloudAI gives it.",
+    .options = OPTION_TABLE(rows),
+    .examples = examples,
+    .hidden = true,
+    .run = run,
+};
+
 const struct cli_command cli_slurm_verify = {
     .name = "slurm verify",
     .summary = "check tests and scenarios of CloudAI, and print every fault",
