@@ -177,6 +177,16 @@ class CloudAI(unittest.TestCase):
             (self.folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
             (self.folder / name).chmod(0o755)
 
+    def test_a_grid_has_the_trajectory_that_cloudais_users_look_for(self):
+        self.stand_in()
+        self.cloudai("run")
+        self.cloudai("generate-report")
+        batch = self.folder / "out" / "two"
+        text = (batch / "one" / "trajectory.csv").read_text(encoding="utf-8")
+        self.assertEqual(text.splitlines()[0], "step,action.num_tokens,reward,observation.default")
+        self.assertEqual(len(text.splitlines()), 3)
+        self.assertEqual((batch / "trajectory-one.csv").read_text(encoding="utf-8"), text)
+
 
 if __name__ == "__main__":
     if "no tomlplusplus" in tool.weft("slurm", "verify", tool.SOURCE / "tests/slurm/golden/system.toml").stderr:

@@ -165,19 +165,27 @@ static int write_trajectory(FILE *out, const void *arg) {
   return 0;
 }
 
+// Writes it under its name in the batch's directory, and under the name that CloudAI's users look for.
+static int save_trajectory(const struct slurm_report *report, const char *test, const struct trajectory *trajectory) {
+  int err = 0;
+  for (int i = 0; !err && i < 2; i++) {
+    struct text path = {0};
+    text_add(&path, i ? "%s/%s/trajectory.csv" : "%s/trajectory-%s.csv", report->record->directory, test);
+    err = path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path")
+                      : whole_file_save(path.data, write_trajectory, trajectory);
+    text_free(&path);
+  }
+  return err;
+}
+
 int slurm_report_trajectories(const struct slurm_report *report) {
   struct slurm_step *list = calloc(report->record->num_runs, sizeof *list);
   int err = list ? 0 : fail(WEFT_ERR_NOMEM, "no memory for steps");
   for (size_t i = 0; !err && i < report->record->num_runs; i++) {
     const char *test = report->record->runs[i].test;
     struct trajectory trajectory = {list, slurm_report_first(report, i) ? slurm_report_steps(report, test, list) : 0};
-    struct text path = {0};
-    if (trajectory.count < 2)
-      continue;
-    text_add(&path, "%s/trajectory-%s.csv", report->record->directory, test);
-    err = path.failed ? fail(WEFT_ERR_NOMEM, "no memory for a path")
-                      : whole_file_save(path.data, write_trajectory, &trajectory);
-    text_free(&path);
+    if (trajectory.count > 1)
+      err = save_trajectory(report, test, &trajectory);
   }
   free(list);
   return err;

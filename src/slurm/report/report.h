@@ -90,7 +90,8 @@ int slurm_report_json(FILE *out, const struct slurm_report *report);
 #define SLURM_REPORT_PAGE "report.html"
 int slurm_report_page(const char *path, const struct slurm_report *report);
 
-// Writes DIR/trajectory-TEST.csv for each test with a grid: step, action.*, reward, observation.*.
+// Writes DIR/trajectory-TEST.csv, and the same as DIR/TEST/trajectory.csv, for each test with a grid: step, action.*,
+// reward, observation.*.
 int slurm_report_trajectories(const struct slurm_report *report);
 // Writes nixlbench.csv into the directory of each run of a transfer benchmark, with the columns that CloudAI gives it:
 // block_size, batch_size, avg_lat (us, of a block, as in the table of nixlbench), bw_gb_sec. Without refused rows.
