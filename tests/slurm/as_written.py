@@ -34,6 +34,14 @@ num_processes_per_node = 4
 store_port = {port}
 port = {port}
 """
+BENCH = """\
+name = "own"
+description = "A benchmark of its own"
+test_template_name = "NIXLBench"
+[cmd_args]
+docker_image_url = "none"
+path_to_benchmark = "nixlbench"
+"""
 PLAN = [[0, 1], [0, 1, 2, 3, 4], [0, 1, 2, -4], [0, 1, 2, 4]]  # rank 4 comes back, as a new process
 OTHER = "[rank 4] Dispatch + combine bandwidth: 61.00 GB/s, avg_t=5.0 us"
 
@@ -134,6 +142,15 @@ class AsWritten(unittest.TestCase):
         report = json.loads(self.weft("report", self.folder / "out/own", "--format", "json"))
         self.assertAlmostEqual(report["runs"][0]["default"], (30 + 31 + 61) / 3)
         self.assertIn("40.67", self.weft("report", self.folder / "out/own"))
+
+    def test_the_figure_of_nixlbench_is_the_highest_bandwidth_of_its_table(self):
+        (self.folder / "test.toml").write_text(BENCH, encoding="utf-8")
+        self.make("--store", "http://127.0.0.1:9")
+        table = (tool.SOURCE / "tests/compare/formats/nixlbench10.out").read_text(encoding="utf-8")
+        (self.folder / "out/own/own/node-oak1.log").write_text(table, encoding="utf-8")
+        (self.folder / "out/own/own/status.json").write_text('{"exit_status": 0}', encoding="utf-8")
+        (run,) = json.loads(self.weft("report", self.folder / "out/own", "--format", "json"))["runs"]
+        self.assertEqual((run["state"], run["default"]), ("passed", 11.702857))
 
     def test_a_plan_has_a_slot_for_each_process_that_ever_starts(self):
         self.write("[[0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, -7], [0, 1, 2, 3, 4, 5, 6, 7]]")

@@ -26,7 +26,7 @@ static void take_rows(struct measured *measured, const struct compare_run *run) 
     if (op && strcmp(op, "both") == 0 && compare_row_find(row, "logical_bandwidth") &&
         (!last || number_of(row, "phase") > number_of(last, "phase")))
       last = row;
-    if (!op && bandwidth && strcmp(bandwidth->unit, "GB/s") == 0 && compare_series_mean(bandwidth) > measured->highest)
+    if (bandwidth && strcmp(bandwidth->unit, "GB/s") == 0 && compare_series_mean(bandwidth) > measured->highest)
       measured->highest = compare_series_mean(bandwidth);
   }
   if (last) {
