@@ -31,6 +31,12 @@ class Info(tool.ToolTest):
         self.assertRegex(versions["jansson"], r"^\d+\.\d+")
         self.assertRegex(versions["libcurl"], r"^\d+\.\d+")
 
+    def test_whether_profilers_see_ranges_is_told(self):
+        version = [row["version"] for row in self.info()["build"]["libraries"] if row["name"] == "NVTX"]
+        self.assertEqual([bool(word) for word in version], [os.environ["WEFT_TEST_NVTX"] == "ON"])
+        line = f"with NVTX {version[0]}" if version[0] else "without NVTX"
+        self.assertIn(f"\n{line} (ranges for profilers)\n", self.passes("info"))
+
     def test_versions_of_what_is_loaded_are_told(self):
         info = self.info()
         loaded = {row["name"]: row for row in info["libraries"]}

@@ -9,10 +9,10 @@ static json_t *library(const char *name, const char *version, const char *purpos
 }
 
 json_t *cli_info_build(void) {
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:[o, o, o, o]}", "compiler", CLI_BUILD_COMPILER, "target",
-                   CLI_BUILD_TARGET, "type", CLI_BUILD_TYPE, "flags", CLI_BUILD_FLAGS, "sanitizers",
-                   *CLI_BUILD_SANITIZE ? CLI_BUILD_SANITIZE : "none", "libraries",
-                   library("jansson", CLI_BUILD_JANSSON, "JSON"), library("libcurl", CLI_BUILD_CURL, "store client"),
-                   library("libmicrohttpd", CLI_BUILD_MICROHTTPD, "embedded store"),
-                   library("hwloc", CLI_INFO_BUILD_HWLOC, "topology"));
+  return json_pack(
+      "{s:s, s:s, s:s, s:s, s:s, s:[o, o, o, o, o]}", "compiler", CLI_BUILD_COMPILER, "target", CLI_BUILD_TARGET,
+      "type", CLI_BUILD_TYPE, "flags", CLI_BUILD_FLAGS, "sanitizers", *CLI_BUILD_SANITIZE ? CLI_BUILD_SANITIZE : "none",
+      "libraries", library("jansson", CLI_BUILD_JANSSON, "JSON"), library("libcurl", CLI_BUILD_CURL, "store client"),
+      library("libmicrohttpd", CLI_BUILD_MICROHTTPD, "embedded store"),
+      library("hwloc", CLI_INFO_BUILD_HWLOC, "topology"), library("NVTX", CLI_INFO_BUILD_NVTX, "ranges for profilers"));
 }
