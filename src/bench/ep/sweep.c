@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/text/text.h"
 #include "bench/ep/ep.h"
+#include "device/device.h"
 
 enum { MAX_VALUES = 64, MAX_WORD = 40 };
 
@@ -245,6 +246,9 @@ static int check_point(const struct bench_ep_point *point) {
                 "--topk %u is more than there are experts: %u rank%s with %u expert%s each have %llu in all",
                 point->topk, point->ranks, text_s(point->ranks), point->experts, text_s(point->experts),
                 (unsigned long long)experts);
+  if (point->memory == WEFT_EP_MEMORY_CUDA && point->ranks > DEVICE_SEATS)
+    return fail(WEFT_ERR_INVALID, "--ranks %u is more than the %d ranks that a group has with --memory cuda",
+                point->ranks, DEVICE_SEATS);
   if (point->loop == BENCH_EP_GRAPH && point->memory != WEFT_EP_MEMORY_CUDA)
     return fail(WEFT_ERR_INVALID, "--graph is for CUDA graphs: want only --memory cuda, not %s",
                 memory_names[point->memory]);

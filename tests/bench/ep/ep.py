@@ -187,6 +187,8 @@ class Refusing(Bench):
                 ("more than there are experts", "--topk", "9"),
                 ("want only --memory cuda", "--graph"),
                 ("one host has at most 256 ranks", "--ranks", "257"),
+                ("--ranks 65 is more than the 64 ranks that a group has with --memory cuda", "--ranks", "65",
+                 "--memory", "cuda"),
                 ("--local-ranks 3 does not fit --ranks 4", "--ranks", "4", "--local-ranks", "3"),
                 ("--local-ranks 4 is more than --ranks, 2", "--local-ranks", "4"),
                 ("latency, throughput", "--mode", "fast"),
