@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 
 from api import Api
-from chart import (CHART, EXAMPLES, LATER, ROOT, VALUES, VERSIONS, container, environment, helm, judge, main, of_kind,
-                   pods, render, templates, yaml)
+from chart import (CHART, EXAMPLES, LATER, ROOT, VALUES, VERSIONS, container, environment, helm, judge, main, notes,
+                   of_kind, option, pods, render, templates, yaml)
 
 JOBS = ("elastic", "bench", "ep", "p2p", "doctor")
 MODES = ("job", "jobset", "lws")
@@ -56,10 +56,6 @@ def every_job_in_every_mode_is_valid():
     for mode in MODES:
         judge_all(render(values={**EVERYTHING, "mode": mode}), VERSIONS)
     judge_all(render(values={**EVERYTHING, "job": "store"}), VERSIONS)
-
-
-def option(command, name):
-    return command[command.index(name) + 1]
 
 
 def the_older_chart_s_values_mean_what_they_meant():
@@ -572,22 +568,13 @@ def plans_are_those_of_the_tree():
 
 
 def notes_have_the_next_three_commands():
-    """Helm shows them where there is a cluster: here they are rendered as an object of a copy of the chart."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(shutil.copytree(CHART, pathlib.Path(folder, "weft")))
-        notes = (copy / "templates/NOTES.txt").read_text()
-        (copy / "templates/notes.yaml").write_text(
-            '{{ define "notes" }}' + notes + '{{ end }}{{ dict "notes" (include "notes" .) | toJson }}')
-        for values in ({}, {"job": "p2p"}, {"job": "store"}, {"mode": "lws"},
-                       {"topology": {"platform": "GKE", "allSameBlock": False}}):
-            status, out, error = helm("template", "r", copy, "-s", "templates/notes.yaml", "-f", "-",
-                                      text=json.dumps(values))
-            assert status == 0, error
-            text = yaml.safe_load(out)["notes"]
-            assert len(re.findall(r"^  (kubectl|helm) ", text, flags=re.M)) == 3, text
-            stays = values.get("mode") == "lws"
-            assert ("stay until it is uninstalled" in text) == stays, text
-            assert ("It ends within" in text) == (not stays and values.get("job") != "store"), text
+    for values in ({}, {"job": "p2p"}, {"job": "store"}, {"mode": "lws"},
+                   {"topology": {"platform": "GKE", "allSameBlock": False}}):
+        text = notes(values)
+        assert len(re.findall(r"^  (kubectl|helm) ", text, flags=re.M)) == 3, text
+        stays = values.get("mode") == "lws"
+        assert ("stay until it is uninstalled" in text) == stays, text
+        assert ("It ends within" in text) == (not stays and values.get("job") != "store"), text
 
 
 def imex_gives_each_pod_a_channel():

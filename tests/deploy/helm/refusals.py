@@ -75,9 +75,10 @@ CONTRADICTIONS = {
     "a long id": ({"mode": "jobset", "testId": "a" * 40, "topology": {"nodes": [{"name": "a"}, {"name": "b"}]}},
                   "testId: with mode=jobset and 2 nodes"),
     "a long id of many": ({"mode": "jobset", "testId": "a" * 40, "nodes": 102}, "want 39 characters at most"),
-    "more than the limit": ({"resources": {"requests": {"memory": "8Gi"}}},
+    "more than the limit": ({"resources": {"requests": {"memory": "8Gi"}, "limits": {"memory": "4Gi"}}},
                             "resources.requests.memory is 8Gi, and resources.limits.memory 4Gi"),
-    "more than the limit of a store": ({"job": "store", "resources": {"limits": {"cpu": "500m"}}},
+    "more than the limit of a store": ({"job": "store", "resources": {
+        "requests": {"cpu": 1}, "limits": {"cpu": "500m"}}},
                                        "resources.requests.cpu is 1, and resources.limits.cpu 500m"),
     "no time to leave": ({"terminationGracePeriodSeconds": 20}, "a worker that is to leave takes 20"),
     "a large group": ({"nodes": 1024, "ranksPerNode": 8}, "nodes x ranksPerNode is 8192"),

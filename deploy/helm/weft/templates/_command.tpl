@@ -112,7 +112,8 @@
 {{- end -}}
 {{- else if eq $v.job "bench" -}}
 {{- $out = concat (list "bench" "transfer" "--benchmark-group" (include "weft.testId" $root)) $meeting -}}
-{{- $out = concat $out (include "weft.benchWorkers" $root | fromJsonArray) (include "weft.options" $v.bench.options | fromJsonArray) -}}
+{{- $out = concat $out (include "weft.benchWorkers" $root | fromJsonArray) -}}
+{{- $out = concat $out (include "weft.options" $v.bench.options | fromJsonArray) -}}
 {{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
 {{- else if eq $v.job "ep" -}}
 {{- $ranks := printf "%d" (mul $nodes (int $perNode)) -}}
@@ -140,21 +141,39 @@
 {{- $out | toJson -}}
 {{- end }}
 
-{{/* How many workers of a transfer a pod has: all pods alike. */}}
-{{- define "weft.benchWorkers" -}}
+{{/* The options of a transfer by names that have "_", as JSON. */}}
+{{- define "weft.benchOptions" -}}
 {{- $options := dict -}}
 {{- range $name, $value := .Values.bench.options }}{{ $_ := set $options (replace "-" "_" $name) $value }}{{ end -}}
+{{- $options | toJson -}}
+{{- end }}
+
+{{/* Initiators and targets of a transfer, as JSON. */}}
+{{- define "weft.benchSides" -}}
+{{- $options := include "weft.benchOptions" . | fromJson -}}
+{{- $half := max 1 (div (include "weft.nodes" . | int) 2) -}}
+{{- dict "initiators" ($options.num_initiator_dev | default $half | int) "targets" ($options.num_target_dev | default $half | int) | toJson -}}
+{{- end }}
+
+{{/* How many devices of a transfer a pod has: with mode SG as many as workers. */}}
+{{- define "weft.benchDevices" -}}
+{{- $sides := include "weft.benchSides" . | fromJson -}}
+{{- $devices := add (int $sides.initiators) (int $sides.targets) -}}
+{{- max 1 (div (add $devices (include "weft.nodes" . | int) -1) (include "weft.nodes" . | int)) -}}
+{{- end }}
+
+{{/* How many workers of a transfer a pod has: all pods alike. */}}
+{{- define "weft.benchWorkers" -}}
+{{- $options := include "weft.benchOptions" . | fromJson -}}
+{{- $sides := include "weft.benchSides" . | fromJson -}}
 {{- $nodes := include "weft.nodes" . | int -}}
-{{- $half := max 1 (div $nodes 2) -}}
-{{- $initiators := $options.num_initiator_dev | default $half | int -}}
-{{- $targets := $options.num_target_dev | default $half | int -}}
-{{- $workers := ternary 2 (add $initiators $targets | int) (eq (toString ($options.mode | default "SG")) "MG") -}}
+{{- $workers := ternary 2 (add (int $sides.initiators) (int $sides.targets) | int) (eq (toString ($options.mode | default "SG")) "MG") -}}
 {{- if mod $workers $nodes -}}
 {{- fail (printf "bench.options: %d workers (num_initiator_dev + num_target_dev, or 2 with mode MG) cannot be shared evenly by %d nodes" $workers $nodes) -}}
 {{- end -}}
 {{- $out := list "--local-workers" (printf "%d" (div $workers $nodes)) -}}
-{{- if not $options.num_initiator_dev }}{{ $out = concat $out (list "--num-initiator-dev" (toString $initiators)) }}{{ end -}}
-{{- if not $options.num_target_dev }}{{ $out = concat $out (list "--num-target-dev" (toString $targets)) }}{{ end -}}
+{{- if not $options.num_initiator_dev }}{{ $out = concat $out (list "--num-initiator-dev" (toString $sides.initiators)) }}{{ end -}}
+{{- if not $options.num_target_dev }}{{ $out = concat $out (list "--num-target-dev" (toString $sides.targets)) }}{{ end -}}
 {{- $out | toJson -}}
 {{- end }}
 

@@ -126,13 +126,15 @@ kueue.x-k8s.io/priority-class: {{ . | quote }}
 {{- .Values.ranksPerNode | default (include "weft.gpuCount" . | int) | default 2 | int -}}
 {{- end }}
 
-{{/* The resource of RDMA devices; "" for none. */}}
+{{/* The resource of RDMA devices; "" for none. InfiniBand has a usual name; RoCE has a different one in each cluster. */}}
 {{- define "weft.rdma" -}}
 {{- $type := .Values.topology.rdmaType | default "" -}}
 {{- if not (kindIs "invalid" .Values.resources.rdma) -}}
 {{- .Values.resources.rdma -}}
 {{- else if contains "/" $type -}}
 {{- $type -}}
+{{- else if has (lower $type) (list "infiniband" "ib") -}}
+rdma/ib
 {{- end -}}
 {{- end }}
 

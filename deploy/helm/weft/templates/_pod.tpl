@@ -30,42 +30,6 @@ capabilities:
 {{- end -}}
 {{- end }}
 
-{{/* A quantity as a number: 4, "500m", "1.5Gi", "2e9". */}}
-{{- define "weft.quantity" -}}
-{{- $units := dict "" 1.0 "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
-{{- $two := 1.0 -}}
-{{- range list "Ki" "Mi" "Gi" "Ti" "Pi" "Ei" }}{{ $two = mulf $two 1024.0 }}{{ $_ := set $units . $two }}{{ end -}}
-{{- $text := include "weft.number" . -}}
-{{- mulf (regexFind "^[+]?[0-9.]+([eE][-+]?[0-9]+)?" $text | trimPrefix "+" | float64) (get $units (regexFind "[A-Za-z]*$" $text)) -}}
-{{- end }}
-
-{{/* The API refuses such a pod, for a JobSet or a LeaderWorkerSet without the user's seeing it. */}}
-{{- define "weft.checkResources" -}}
-{{- $limits := .Values.resources.limits | default dict -}}
-{{- range $name, $value := .Values.resources.requests -}}
-{{- if hasKey $limits $name -}}
-{{- $limit := get $limits $name -}}
-{{- if gt (include "weft.quantity" $value | float64) (include "weft.quantity" $limit | float64) -}}
-{{- fail (printf "resources.requests.%s is %s, and resources.limits.%s %s: want a limit that is at least as large" $name (include "weft.number" $value) $name (include "weft.number" $limit)) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end }}
-
-{{- define "weft.resources" -}}
-{{- include "weft.checkResources" . -}}
-{{- $r := .Values.resources -}}
-{{- $devices := dict -}}
-{{- range $name, $count := $r.extra }}{{ $_ := set $devices $name (include "weft.number" $count) }}{{ end -}}
-{{- with include "weft.rdma" . }}{{ $_ := set $devices . (include "weft.number" $r.rdmaQuantity) }}{{ end -}}
-{{- with include "weft.gpuCount" . | int }}{{ $_ := set $devices $r.gpu (toString .) }}{{ end -}}
-requests: {{ merge (dict) $devices ($r.requests | default dict) | toJson }}
-limits: {{ merge (dict) $devices ($r.limits | default dict) | toJson }}
-{{- if .Values.imex.enabled }}
-claims: [{name: imex-channel}]
-{{- end }}
-{{- end }}
-
 {{- define "weft.env" -}}
 {{- $v := .Values -}}
 - {name: HOME, value: /tmp}

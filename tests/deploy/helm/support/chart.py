@@ -7,8 +7,10 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(os.environ.get("WEFT_SOURCE") or pathlib.Path(__file__).resolve().parents[4])
 TOOLS = ROOT / "build/tools"
@@ -58,6 +60,20 @@ def render(*arguments, values=None, name="r", hooks=True):
     return [d for d in yaml.safe_load_all(out) if d]
 
 
+def notes(values):
+    """The notes of a release. Helm shows them where there is a cluster; here an object of a copy of the chart has them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(shutil.copytree(CHART, pathlib.Path(folder, "weft")))
+        text = (copy / "templates/NOTES.txt").read_text()
+        (copy / "templates/notes.yaml").write_text(
+            '{{ define "notes" }}' + text + '{{ end }}{{ dict "notes" (include "notes" .) | toJson }}')
+        status, out, error = helm("template", "r", copy, "-s", "templates/notes.yaml", "-f", "-",
+                                  text=json.dumps(values))
+        assert status == 0, error
+        return yaml.safe_load(out)["notes"]
+
+
 def of_kind(documents, kind, role=None):
     return [d for d in documents
             if d["kind"] == kind and (role is None or d["metadata"]["labels"].get("role") == role)]
@@ -88,6 +104,10 @@ def pods(documents, role=None):
 
 def container(template):
     return template["spec"]["containers"][0]
+
+
+def option(command, name):
+    return command[command.index(name) + 1]
 
 
 def environment(template):
