@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What a pod asks for: processors and memory for its ranks, GPUs and RDMA devices; and what is said without these."""
-from chart import EXAMPLES, VERSIONS, container, judge, main, notes, pods, render, yaml
+import json
+
+from chart import EXAMPLES, VERSIONS, container, judge, main, notes, option, pods, render, yaml
 
 TCP = "TCP joins the GPUs of different nodes"
 GPUS = {"resources": {"gpuCount": 8}}
@@ -90,6 +92,29 @@ def examples_do_not_join_gpus_by_tcp():
         assert TCP not in notes(yaml.safe_load(path.read_text())), path
 
 
+def a_transfer_measures_gpu_memory():
+    for role in ("master", "worker"):
+        command = container(pods(render(values={**GPUS, "job": "bench"}), role)[0])["command"]
+        for side in ("--initiator-seg-type", "--target-seg-type"):
+            assert option(command, side) == "VRAM", command
+    assert "GPU memory (VRAM)" in notes({**GPUS, "job": "bench"})
+
+
+def a_transfer_measures_what_its_options_say():
+    """Or the only memory that its back end has."""
+    for options in ({"initiator-seg-type": "DRAM"}, {"target_seg_type": "VRAM"}, {"backend": "SHM"},
+                    {"backend": ["UCX", "shm"]}, {"backend": "UCX,SHM"}, {"backend": "POSIX"}, {"transport": "shm"},
+                    {"use_hugepages": True}):
+        values = {**GPUS, "job": "bench", "bench": {"options": options}}
+        command = container(pods(render(values=values), "master")[0])["command"]
+        given = [word for word in command if "seg" in word]
+        assert given == [f"--{name.replace('_', '-')}" for name in options if "seg" in name], (options, command)
+        assert "GPU memory (VRAM)" not in notes(values), options
+    assert "seg" not in json.dumps(render(values={"job": "bench"})), "there are no GPUs"
+    assert "VRAM" not in notes({"job": "bench"})
+
+
 main({test.__name__: test for test in (
     ranks_have_processors_and_memory, a_store_has_what_one_rank_has, what_is_given_stays_and_bounds_the_rest,
-    infiniband_is_the_usual_device, notes_say_that_tcp_joins_the_gpus, examples_do_not_join_gpus_by_tcp)})
+    infiniband_is_the_usual_device, notes_say_that_tcp_joins_the_gpus, examples_do_not_join_gpus_by_tcp,
+    a_transfer_measures_gpu_memory, a_transfer_measures_what_its_options_say)})

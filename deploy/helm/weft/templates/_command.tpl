@@ -113,6 +113,7 @@
 {{- else if eq $v.job "bench" -}}
 {{- $out = concat (list "bench" "transfer" "--benchmark-group" (include "weft.testId" $root)) $meeting -}}
 {{- $out = concat $out (include "weft.benchWorkers" $root | fromJsonArray) -}}
+{{- if include "weft.benchOnGpus" $root }}{{ $out = concat $out (list "--initiator-seg-type" "VRAM" "--target-seg-type" "VRAM") }}{{ end -}}
 {{- $out = concat $out (include "weft.options" $v.bench.options | fromJsonArray) -}}
 {{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
 {{- else if eq $v.job "ep" -}}
@@ -175,6 +176,17 @@
 {{- if not $options.num_initiator_dev }}{{ $out = concat $out (list "--num-initiator-dev" (toString $sides.initiators)) }}{{ end -}}
 {{- if not $options.num_target_dev }}{{ $out = concat $out (list "--num-target-dev" (toString $sides.targets)) }}{{ end -}}
 {{- $out | toJson -}}
+{{- end }}
+
+{{/* Whether a transfer measures GPU memory without an option that says so: pods have GPUs, and no option is about host
+memory alone. */}}
+{{- define "weft.benchOnGpus" -}}
+{{- $options := include "weft.benchOptions" . | fromJson -}}
+{{- $said := or (hasKey $options "initiator_seg_type") (hasKey $options "target_seg_type") $options.use_hugepages -}}
+{{- $ways := list ($options.transport | default "" | toString) -}}
+{{- with $options.backend }}{{ $ways = concat $ways (ternary . (toString . | splitList ",") (kindIs "slice" .)) }}{{ end -}}
+{{- range $ways }}{{ if has (upper . | trim) (list "SHM" "POSIX" "OBJ" "OBJECT" "FILE") }}{{ $said = true }}{{ end }}{{ end -}}
+{{- if and (include "weft.gpuCount" . | int) (not $said) }}yes{{ end -}}
 {{- end }}
 
 {{/* The command of a container. A shell stands before weft only where it has to stay behind it:
