@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What a pod asks for: processors and memory for its ranks, GPUs and RDMA devices; and what is said without these."""
 import json
+import re
 
-from chart import EXAMPLES, VERSIONS, container, judge, main, notes, option, pods, render, yaml
+from chart import EXAMPLES, ROOT, VERSIONS, container, judge, main, notes, option, pods, render, yaml
 
 TCP = "TCP joins the GPUs of different nodes"
 GPUS = {"resources": {"gpuCount": 8}}
@@ -114,7 +115,17 @@ def a_transfer_measures_what_its_options_say():
     assert "VRAM" not in notes({"job": "bench"})
 
 
+def the_largest_group_on_gpus_is_taken():
+    """refusals.py has larger ones. On host memory these are not too large."""
+    seats = int(re.search(r"\bDEVICE_SEATS = (\d+)", (ROOT / "src/device/device.h").read_text())[1])
+    nine = {**GPUS, "nodes": seats // 8 + 1}
+    for values in ({**GPUS, "nodes": seats // 8}, {**nine, "elastic": {"plan": [list(range(8, 8 + seats))]}},
+                   {**nine, "elastic": {"options": {"memory": "host"}}},
+                   {**nine, "job": "ep", "ep": {"options": {"memory": "host"}}}):
+        assert pods(render(values=values)), values
+
+
 main({test.__name__: test for test in (
     ranks_have_processors_and_memory, a_store_has_what_one_rank_has, what_is_given_stays_and_bounds_the_rest,
     infiniband_is_the_usual_device, notes_say_that_tcp_joins_the_gpus, examples_do_not_join_gpus_by_tcp,
-    a_transfer_measures_gpu_memory, a_transfer_measures_what_its_options_say)})
+    a_transfer_measures_gpu_memory, a_transfer_measures_what_its_options_say, the_largest_group_on_gpus_is_taken)})

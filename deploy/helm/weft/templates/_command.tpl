@@ -59,6 +59,7 @@
 {{- end -}}
 {{- $plan = list (untilStep 0 (max 1 (div $ranks 2) | int) 1) (until $ranks) -}}
 {{- end -}}
+{{- include "weft.checkRanks" (dict "memory" (include "weft.elasticOptions" . | fromJson).memory "plan" $plan) -}}
 {{- /* With numAgents pods may come later, for phases that have no room yet. */ -}}
 {{- if not (and (include "weft.comeAndGo" .) $v.elastic.numAgents) -}}
 {{- range $phase, $members := $plan -}}
@@ -68,6 +69,18 @@
 {{- end -}}
 {{- end -}}
 {{- $plan | toJson -}}
+{{- end }}
+
+{{/* A group on GPUs has 64 ranks at most. Otherwise a run says so when its pods already have the GPUs: dict "memory"
+MEMORY "plan" PLAN */}}
+{{- define "weft.checkRanks" -}}
+{{- if eq (toString .memory) "cuda" -}}
+{{- range $phase, $members := .plan -}}
+{{- if gt (len $members) 64 -}}
+{{- fail (printf "phase %d of the plan has %d ranks, and a group on GPUs has 64 at most: want fewer nodes or ranksPerNode, an elastic.plan with fewer, or elastic.options.memory=host" $phase (len $members)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* How the pods of elastic, bench and ep meet: dict "root" $ "role" ROLE */}}
@@ -118,6 +131,9 @@
 {{- if and $master $v.results.json }}{{ $out = concat $out (list "--json" "-") }}{{ end -}}
 {{- else if eq $v.job "ep" -}}
 {{- $ranks := printf "%d" (mul $nodes (int $perNode)) -}}
+{{- if and (gt (int $ranks) 64) (include "weft.gpuCount" $root | int) (has (toString ($v.ep.options.memory | default "cuda")) (list "cuda" "host,cuda" "cuda,host")) -}}
+{{- fail (printf "nodes x ranksPerNode is %s, and a group on GPUs has 64 ranks at most: want fewer, or ep.options.memory=host" $ranks) -}}
+{{- end -}}
 {{- $out = concat (list "bench" "ep" "--benchmark-group" (include "weft.testId" $root)) $meeting (list "--ranks" $ranks "--local-ranks" $perNode) -}}
 {{- if include "weft.gpuCount" $root | int }}{{ $out = concat $out (list "--memory" "cuda") }}{{ end -}}
 {{- $out = concat $out (include "weft.options" $v.ep.options | fromJsonArray) -}}
