@@ -143,15 +143,15 @@ static void views_out_of_order_are_refused(void **state) {
   assert_refused(publish(4), WEFT_ERR_INVALID, "ascending");
   assert_refused(publish(3), WEFT_ERR_INVALID, "ascending");
   const struct device_member wrong[] = {{1, 2, (void *)AREA_A, (void *)AREA_B}, {1, 3, (void *)AREA_A, (void *)AREA_B}};
-  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 2, wrong}, why), WEFT_ERR_INVALID, "rank 1");
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 2, wrong, 0}, why), WEFT_ERR_INVALID, "rank 1");
   const struct device_member blind[] = {{1, 2, NULL, (void *)AREA_B}};
-  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 1, blind}, why), WEFT_ERR_INVALID, "without areas");
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 1, blind, 0}, why), WEFT_ERR_INVALID, "without areas");
   const struct device_member lost[] = {{RANK, DEVICE_NO_SEAT, NULL, NULL}};
-  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 1, lost}, why), WEFT_ERR_INVALID, "seat 255");
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 1, lost, 0}, why), WEFT_ERR_INVALID, "seat 255");
   struct device_member many[9];
   for (int i = 0; i < 9; i++)
     many[i] = (struct device_member){i, (uint32_t)i, (void *)AREA_A, (void *)AREA_B};
-  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 9, many}, why), WEFT_ERR_LIMIT, "9 ranks");
+  assert_refused(cuda_ep_publish(ep, &(struct device_view){5, 9, many, 0}, why), WEFT_ERR_LIMIT, "9 ranks");
   assert_int_equal(ep->ranks, 3); // of the view that was taken
 }
 
