@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(BLOCK, 1) dispatch(const __grid_constant__ cud
     selection_given given(args, tokens, metadata_warps.index);
     outgoing_mark(out, args, snapshot, view, tokens, selected, sending_metadata);
     sending_metadata.sync();
-    send_metadata(args, snapshot, view, tokens, out, open, given, metadata_warps);
+    send_metadata(args, snapshot, view, tokens, out, open, given, sending_metadata, metadata_warps);
     trace(args.trace, 6, sending_metadata.thread() == 0);
   }
   if (RECEIVES && receiving.includes_me())

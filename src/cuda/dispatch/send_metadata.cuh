@@ -184,16 +184,27 @@ __device__ __forceinline__ void send_routing(const cuda_dispatch_args &args, con
   }
 }
 
+// Sends all headers. One block does, because the host may change `ready` and the mark between the snapshots of two
+// blocks, and all members have to see the same. The last block has the fewest tokens, and so have its last warps.
+// [role]
+__device__ __forceinline__ void send_headers(const cuda_dispatch_args &args, const snapshot &snapshot,
+                                             const cuda_view &view, const outgoing &out, uint64_t open, uint64_t op,
+                                             const role &role) {
+  if (blockIdx.x - role.first_block != role.blocks - 1)
+    return;
+#pragma unroll 1
+  for (uint32_t m = role.warps - 1 - role.thread() / WARP; m < view.count; m += role.warps)
+    if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
+      send_header(args, snapshot, view, out, m, op);
+}
+
 // Sends the headers, and the routing of every token. `given`: selections of this warp's first token. [role]
 __device__ __forceinline__ void send_metadata(const cuda_dispatch_args &args, const snapshot &snapshot,
                                               const cuda_view &view, uint32_t tokens, const outgoing &out,
-                                              uint64_t open, selection_given &given, const warp_set &warp_set) {
+                                              uint64_t open, selection_given &given, const role &role,
+                                              const warp_set &warp_set) {
   uint64_t op = snapshot.counters.sent;
-#pragma unroll 1
-  for (uint32_t m = warp_set.count - 1 - warp_set.index; m < view.count;
-       m += warp_set.count) // begins with the last warps, which have the fewest tokens
-    if (view.members[m].seat < DEVICE_SEATS && open >> view.members[m].seat & 1)
-      send_header(args, snapshot, view, out, m, op);
+  send_headers(args, snapshot, view, out, open, op, role);
   tally tally;
   if (warp_set.index == 0 && warp_set.lane == 0) {
     cuda_handle &handle = args.state->handle[op % CUDA_LIVE];

@@ -95,9 +95,11 @@ __device__ __forceinline__ bool has_passed_over(const cuda_state *state, const s
   return start > op + 1 && start <= snapshot.counters.sent;
 }
 
-// Sends headers without rows to members that were not in the operation's view when the operation was sent. [one thread]
-static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const snapshot &snapshot,
-                                               const cuda_view &before, const cuda_view &view, uint64_t op) {
+// Sends headers without rows to members that were not in the operation's view when the operation was sent. `ready` and
+// `mark` are those of this rank's other headers. [one thread]
+static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, const snapshot &snapshot, uint32_t ready,
+                                               uint64_t mark, const cuda_view &before, const cuda_view &view,
+                                               uint64_t op) {
 #pragma unroll 1
   for (uint32_t m = 0; m < view.count; m++) {
     const cuda_member &member = view.members[m];
@@ -107,13 +109,12 @@ static __device__ __noinline__ void send_empty(const cuda_dispatch_args &args, c
     publish_start(args.state, member, op, view.epoch);
     ptx::fence_system();
     cuda_slot_head *head = (cuda_slot_head *)slot_of(args.layout, member.out, op);
-    uint64_t mark = snapshot.control.mark;
     cuda_unit *counts = (cuda_unit *)((char *)head + args.layout.counts);
     for (uint32_t unit = 0; unit < args.layout.count_units; unit++)
       ptx::store_unit(counts + unit, make_uint4(0, 0, 0, (uint32_t)op + 1));
     ptx::store_unit(&head->mark, make_uint4((uint32_t)mark, (uint32_t)(mark >> 32), 0, (uint32_t)op + 1));
-    ptx::store_unit(&head->count, make_uint4(KIND_DISPATCH << CUDA_HEAD_KIND, (uint32_t)view.epoch,
-                                             (uint32_t)snapshot.control.ready, (uint32_t)op + 1));
+    ptx::store_unit(&head->count,
+                    make_uint4(KIND_DISPATCH << CUDA_HEAD_KIND, (uint32_t)view.epoch, ready, (uint32_t)op + 1));
   }
 }
 
@@ -153,7 +154,7 @@ static __device__ __noinline__ void adopt(const cuda_dispatch_args &args, snapsh
   if (is_lead_block() && m == 0) {
     cuda_view &sent = view_of(snapshot, op);
     clear_lost(args.state, before, published);
-    send_empty(args, snapshot, sent, published, op);
+    send_empty(args, snapshot, headers.count[before.self].z, headers.mark[before.self], sent, published, op);
   }
   role.sync();
   if (m < count)
