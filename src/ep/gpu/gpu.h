@@ -45,7 +45,6 @@ struct gpu_quarantined {
 struct gpu_published {
   const struct group_view *view; // a reference
   uint64_t seats;
-  bool whole; // each member had a seat
 };
 
 // From operation `op` on, kernels run in `view` (a reference).

@@ -54,15 +54,17 @@ bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t d
   return true;
 }
 
+bool ep_peer_ended(struct ep_link *link) {
+  struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
+  link->path->listen(link);
+  return atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0;
+}
+
 // A caller that has freed its last link, or failed to make it, may call again before this rank has noticed that. It
 // lives, so there is nothing to report while this rank runs no operation that includes it.
 static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_link *link = ep_link_find(ep, rank, incarnation);
-  if (!link)
-    return;
-  link->path->listen(link);
-  struct pollfd hang_up = {.fd = link->socket, .events = POLLRDHUP};
-  if (atomic_load(&ep_link_in(link)->notice.left) || poll(&hang_up, 1, 0) > 0)
+  if (link && ep_peer_ended(link))
     ep_link_down(ep, link, ep->started ? EP_LINK_LEFT : EP_LINK_DOUBTED, "it calls again");
 }
 

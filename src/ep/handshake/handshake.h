@@ -50,6 +50,8 @@ int ep_check_called(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 // one that was stopped could name its own rank, which another process has by now. So if an incarnation of the rank is
 // connected, a new one is accepted only when the store has its claim. PEER_LOST. [service]
 int ep_check_incarnation(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+// Whether the peer of a link has said that it leaves, or has hung up. Does not wait. [any, while the link exists]
+bool ep_peer_ended(struct ep_link *link);
 // Decides whose call is used. False: not the caller's, or the caller has a link already. [service]
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 void ep_answer_end(weft_ep_t *ep, int32_t rank);

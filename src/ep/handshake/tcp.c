@@ -105,11 +105,11 @@ static int make_hello(weft_ep_t *ep, int32_t rank, uint64_t incarnation, const c
   return rc;
 }
 
-// Whether the peer has said that it leaves, or has hung up. Waits a moment for this.
+// Whether the peer ends now. Waits a moment for this.
 static bool ends(struct ep_link *link) {
   struct pollfd news = {.fd = link->socket, .events = POLLIN};
   uint64_t deadline_ns = clock_deadline_ms(ENDS_MS);
-  while (ep_control_listen(link) == 0 && !atomic_load(&ep_link_in(link)->notice.left)) {
+  while (!ep_peer_ended(link)) {
     if (clock_passed(deadline_ns))
       return false;
     poll(&news, 1, ENDS_MS / 10);

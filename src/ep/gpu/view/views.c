@@ -19,12 +19,11 @@ uint64_t ep_gpu_next_op(const weft_ep_t *ep) {
 
 // --- publishing ---
 
-// Lists the members for the device; fills `seats` and `whole`. Another incarnation of this rank is left out, since the
-// device recognises itself by the rank.
-static void list_members(weft_ep_t *ep, const struct group_view *view, struct device_member *members, uint32_t *count,
-                         struct gpu_published *out) {
-  out->seats = 0;
-  out->whole = true;
+// Lists the members for the device; returns their seats. Another incarnation of this rank is left out, since the device
+// recognises itself by the rank.
+static uint64_t list_members(weft_ep_t *ep, const struct group_view *view, struct device_member *members,
+                             uint32_t *count) {
+  uint64_t seats = 0;
   *count = 0;
   pthread_mutex_lock(&ep->links.lock); // so that no link in the table is freed
   for (uint32_t i = 0; i < view->count; i++) {
@@ -39,12 +38,12 @@ static void list_members(weft_ep_t *ep, const struct group_view *view, struct de
       member.seat = link->device.seat;
       member.in = link->device.in.memory;
       member.out = link->device.out.memory;
-      out->seats |= UINT64_C(1) << member.seat;
+      seats |= UINT64_C(1) << member.seat;
     }
-    out->whole = out->whole && member.seat != DEVICE_NO_SEAT;
     members[(*count)++] = member;
   }
   pthread_mutex_unlock(&ep->links.lock);
+  return seats;
 }
 
 // Publishes a view to the device. BUSY: there is no room for it yet. Any other error, which is also logged: the device
@@ -53,7 +52,6 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   struct ep_gpu *gpu = ep->gpu;
   struct device_member members[DEVICE_SEATS];
   struct device_view out = {.epoch = view->epoch, .members = members, .oldest = gpu->begins_from};
-  struct gpu_published published = {.view = view};
   char why[DEVICE_WHY] = "";
   if (view->count > DEVICE_SEATS) {
     fail(WEFT_ERR_LIMIT, "view %llu has %u ranks; on CUDA memory a view has at most %d",
@@ -63,19 +61,18 @@ static int publish(weft_ep_t *ep, const struct group_view *view) {
   }
   if (gpu->num_published == GPU_VIEWS)
     return WEFT_ERR_BUSY;
-  list_members(ep, view, members, &out.count, &published);
+  uint64_t seats = list_members(ep, view, members, &out.count);
   int rc = gpu->api->ep_publish(gpu->engine, &out, why);
   if (rc != 0 && rc != WEFT_ERR_BUSY) {
     fail(rc, "view %llu did not reach the GPU: %s", (unsigned long long)view->epoch, why);
     log_warn("rank %d: %s", ep->rank, weft_last_error());
   }
   if (rc == 0) {
-    if (gpu->published_last > 0 && (published.seats & ~gpu->last_seats) != 0)
+    if (gpu->published_last > 0 && (seats & ~gpu->last_seats) != 0)
       gpu->hold_until_ns = clock_ns() + JOINER_NS;
-    group_view_ref(view);
-    gpu->published[gpu->num_published++] = published;
+    gpu->published[gpu->num_published++] = (struct gpu_published){.view = group_view_ref(view), .seats = seats};
     gpu->published_last = view->epoch;
-    gpu->last_seats = published.seats;
+    gpu->last_seats = seats;
   }
   return rc;
 }
@@ -86,17 +83,6 @@ static int look_at(weft_ep_t *ep, const struct group_view *view) {
   if (rc != WEFT_ERR_BUSY)
     ep->gpu->looked_at = view->epoch;
   return rc;
-}
-
-// The newest view that kernels may run in, or 0. If the device has no room for the newest ones, one of those that it
-// has must take effect: the newest with links to all members, or else the newest.
-static uint64_t newest_to_run_in(const struct ep_gpu *gpu, uint64_t covered) {
-  if (!gpu->behind)
-    return gpu->published_last == covered ? covered : 0;
-  for (uint32_t i = gpu->num_published; i > 0 && gpu->published[i - 1].view->epoch > gpu->control.ready; i--)
-    if (gpu->published[i - 1].whole)
-      return gpu->published[i - 1].view->epoch;
-  return gpu->published_last;
 }
 
 void ep_gpu_publish_locked(weft_ep_t *ep) {
@@ -114,7 +100,8 @@ void ep_gpu_publish_locked(weft_ep_t *ep) {
     if (!wanted)
       break;
   }
-  uint64_t ready = newest_to_run_in(gpu, covered);
+  // If the device has no room for the newest views, one of those that it has must take effect first.
+  uint64_t ready = gpu->behind || gpu->published_last == covered ? gpu->published_last : 0;
   bool publishes = ready > gpu->control.ready;
   gpu->holds_back = publishes && clock_ns() < gpu->hold_until_ns;
   if (publishes && !gpu->holds_back) {
