@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 
 import weft
-from weft import ep
+from weft import ep, store
 
 SIZES: dict[str, Any] = {"hidden": 128, "topk": 2, "experts_per_rank": 2, "max_tokens": 4, "capacity": 2}
 WAIT = 0.3
@@ -24,9 +24,9 @@ class World:
         self.agents = [weft.Agent(name, store=self.store, transports="shm", progress=progress, token="secret")
                        for name, progress in (("a", "thread"), ("b", "none"))]
         self.rank = ep.Rank(self.store, rank=0, founders=[0, 1], op_timeout=WAIT, **SIZES)
-        self.watch = self.store.watch("/")
-        while self.watch.next(0) is not None:
-            pass
+        self.watch = self.store.watch("/nobody-writes-here/")
+        begun = self.watch.next(5)
+        assert begun is not None and begun.kind == store.EventKind.RESUMED  # Every watch begins so.
 
 
 @pytest.fixture
