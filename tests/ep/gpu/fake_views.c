@@ -83,6 +83,21 @@ static void a_first_view_that_no_kernel_can_run_in_is_refused_with_the_reason(vo
   weft_ep_close(ep);
 }
 
+static uint32_t agreed_count(weft_ep_t *ep) {
+  uint32_t count;
+  assert_ok(weft_ep_committed_view(ep, NULL, NULL, 0, &count));
+  return count;
+}
+
+// Asks until the agreed view has `count` ranks. Nobody runs operations, so no call succeeds. Each has more time than
+// the one before: a call that has too little for a handshake comes no nearer.
+static void ask_until_agreed(weft_ep_t *joiner, uint32_t count) {
+  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
+  for (uint32_t time_ms = 20; agreed_count(joiner) != count && !clock_passed(deadline_ns); time_ms += time_ms / 2)
+    assert_int_equal(weft_ep_activate(joiner, time_ms), WEFT_ERR_TIMEOUT);
+  assert_int_equal(agreed_count(joiner), count);
+}
+
 // It was taken in, and all others have gone before they had fixed its first operation: it asks again, and begins.
 static void a_joiner_that_is_left_alone_begins(void **state) {
   (void)state;
@@ -92,25 +107,15 @@ static void a_joiner_that_is_left_alone_begins(void **state) {
   assert_ok(weft_ep_activate(ran, DEADLINE_MS));
   options.rank = 1;
   weft_ep_t *joiner = fake_open(options);
-  uint32_t count = 0;
-  while (count < 2 && !clock_passed(deadline_ns)) {
-    assert_int_equal(weft_ep_activate(joiner, 100), WEFT_ERR_TIMEOUT);
-    assert_ok(weft_ep_committed_view(joiner, NULL, NULL, 0, &count));
-  }
+  ask_until_agreed(joiner, 2);
   weft_ep_close(ran);
-  while (count != 1 && !clock_passed(deadline_ns))
-    assert_ok(weft_ep_committed_view(joiner, NULL, NULL, 0, &count));
+  while (agreed_count(joiner) != 1 && !clock_passed(deadline_ns))
+    poll(NULL, 0, 1);
   assert_ok(weft_ep_activate(joiner, DEADLINE_MS));
   assert_int_equal(weft_ep_next_op(joiner), 0);
   for (int i = 0; i < 4; i++)
     assert_ok(weft_ep_barrier(joiner));
   weft_ep_close(joiner);
-}
-
-static uint32_t agreed_count(weft_ep_t *ep) {
-  uint32_t count;
-  assert_ok(weft_ep_committed_view(ep, NULL, NULL, 0, &count));
-  return count;
 }
 
 // Rank 2 comes and goes many times while `ep` runs no operation: two views each time.
@@ -119,8 +124,9 @@ static void visit_meanwhile(weft_ep_t *ep) {
   uint32_t before = agreed_count(ep);
   for (int i = 0; i < VISITS; i++) {
     weft_ep_t *visitor = fake_open(fake_options(2, NULL, 0));
+    ask_until_agreed(visitor, before + 1);
     while (agreed_count(ep) != before + 1 && !clock_passed(deadline_ns))
-      assert_int_equal(weft_ep_activate(visitor, 20), WEFT_ERR_TIMEOUT);
+      poll(NULL, 0, 1);
     weft_ep_close(visitor);
     while (agreed_count(ep) != before && !clock_passed(deadline_ns))
       poll(NULL, 0, 1);
@@ -170,9 +176,7 @@ static void a_joiner_that_is_left_alone_after_many_views_begins(void **state) {
   weft_ep_t *ran = fake_open(fake_options(0, NULL, 0));
   assert_ok(weft_ep_activate(ran, DEADLINE_MS));
   weft_ep_t *joiner = fake_open(fake_options(1, NULL, 0));
-  uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
-  while (agreed_count(joiner) < 2 && !clock_passed(deadline_ns))
-    assert_int_equal(weft_ep_activate(joiner, 20), WEFT_ERR_TIMEOUT);
+  ask_until_agreed(joiner, 2);
   visit_meanwhile(joiner);
   weft_ep_close(ran);
   assert_ok(weft_ep_activate(joiner, DEADLINE_MS));
