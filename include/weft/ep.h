@@ -404,10 +404,12 @@ WEFT_API void weft_ep_interrupt(weft_ep_t *ep);
  * Connects to each of ranks[count]: waits until the peer has claimed its rank, and exchanges and maps windows in both
  * directions. The other side needs no call. Connecting a second time is no error. TIMEOUT names the ranks that could
  * not be connected. The others stay connected, nothing remains of an unfinished connection, and the call may be
- * repeated. With a `timeout_ms` of 0 the call only reports which ranks are not connected. INVALID: a rank is out of
- * range, or is this rank. VERSION: a peer runs with other sizes, or another version of Weft. UNSUPPORTED: a peer is on
- * another host that no common transport reaches. AUTH: a peer is a process of another user. LIMIT: on CUDA memory, more
- * than 63 peers. [owner]
+ * repeated. Each call begins an unfinished connection anew. So a `timeout_ms` must leave time for one connection, in
+ * all calls that connect: some milliseconds on one host, up to a second where a network device registers the memory.
+ * With a `timeout_ms` of 0 the call only reports which ranks are not connected. INVALID: a rank is out of range, or is
+ * this rank. VERSION: a peer runs with other sizes, or another version of Weft. UNSUPPORTED: a peer is on another host
+ * that no common transport reaches. AUTH: a peer is a process of another user. LIMIT: on CUDA memory, more than 63
+ * peers. [owner]
  */
 WEFT_API int weft_ep_connect(weft_ep_t *ep, const int32_t *ranks, size_t count, uint32_t timeout_ms);
 
