@@ -292,10 +292,10 @@ static void an_underscore_counts_as_a_hyphen(void **state) {
   }
 }
 
-static void a_long_name_may_have_one_dash_where_the_table_says_so(void **state) {
+static void a_long_name_may_have_gflags_where_the_table_says_so(void **state) {
   (void)state;
-  struct cli_option_table one_dash = table;
-  one_dash.one_dash = true;
+  struct cli_option_table gflags = table;
+  gflags.gflags = true;
   const char *const written[][4] = {
       {"-name", "x"},         {"-name=x"},         {"--name", "x"}, {"-name=x", "-json"}, {"-name=x", "-json", "false"},
       {"-name=x", "-json=0"}, {"-j", "-name", "x"}};
@@ -306,14 +306,14 @@ static void a_long_name_may_have_one_dash_where_the_table_says_so(void **state) 
     int argc = 1;
     for (; argc <= 3 && written[i][argc - 1]; argc++)
       argv[argc] = strcpy(texts[argc], written[i][argc - 1]);
-    assert_int_equal(0, cli_options_parse(one_dash, &target, argc, argv));
+    assert_int_equal(0, cli_options_parse(gflags, &target, argc, argv));
     assert_string_equal("x", target.name);
     assert_int_equal(json[i], target.json);
   }
   struct target target = {0};
   char command[] = "command", wrong[] = "-tame=x";
   char *argv[] = {command, wrong, NULL};
-  assert_int_equal(WEFT_ERR_INVALID, cli_options_parse(one_dash, &target, 2, argv));
+  assert_int_equal(WEFT_ERR_INVALID, cli_options_parse(gflags, &target, 2, argv));
   assert_non_null(strstr(weft_last_error(), "did you mean"));
 }
 
@@ -439,7 +439,7 @@ int main(void) {
       TEST(a_wrong_choice_is_refused_with_the_right_ones_and_the_nearest),
       TEST(servers_are_told_by_urls),
       TEST(an_underscore_counts_as_a_hyphen),
-      TEST(a_long_name_may_have_one_dash_where_the_table_says_so),
+      TEST(a_long_name_may_have_gflags_where_the_table_says_so),
       TEST(a_missing_value_is_refused),
       TEST(an_unknown_option_is_refused_with_the_nearest_right_one),
       TEST(operands_are_counted),

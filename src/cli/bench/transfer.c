@@ -79,9 +79,7 @@ static int describe(const struct transfer_config *config, json_t **settings, jso
 
 // --- the command ---
 
-static int settle(struct transfer_config *config, bool *given, bool as_nixlbench) {
-  const struct cli_option_table table = {
-      .rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .given = given};
+static int settle(struct cli_option_table table, struct transfer_config *config, bool as_nixlbench) {
   int err = config->config_file ? cli_toml_apply(table, config, config->config_file) : 0;
   if (!err)
     err = bench_options_check_input(&config->common, config->config_file);
@@ -120,7 +118,9 @@ static int run_by_name(const struct cli_call *call, bool as_nixlbench) {
     return status;
   char command[64];
   snprintf(command, sizeof command, "weft %s", call->command->name);
-  int err = settle(&config, given, as_nixlbench);
+  struct cli_option_table table = call->command->options;
+  table.given = given;
+  int err = settle(table, &config, as_nixlbench);
   if (!err)
     err = measure(&config, command, &refused);
   if (stop_came()) { // whatever the signal interrupted
@@ -163,14 +163,16 @@ const struct cli_command cli_bench_transfer = {
     .description =
         "Measures one-sided reads and writes of block sizes from --start_block_size to --max_block_size, between "
         "workers that meet on a store, or between memory and storage. Options and defaults are those of nixlbench; a "
-        "name may have one dash or two, and '_' for '-'. Without a store all workers are processes of this host; with "
+        "name may have one dash or two, and '_' for '-'. --noNAME clears a flag, and an empty value of an option of "
+        "nixlbench that is a text means that it is not given. Without a store all workers are processes of this host; "
+        "with "
         "--store, --etcd_endpoints or --rank_server the same line is started once for each worker.\n"
         "Standard output has the settings and the ten columns that scripts for nixlbench read, then a table of Weft: "
         "percentiles of the latency of a request, the bandwidth over the time in which all initiators were active, its "
         "bound, and the slowest worker. --json writes all of these, for 'weft compare'.\n"
         "Exit status 1 means that a figure cannot be true (the table says why), 2 that the options were wrong or "
         "differ among workers, 4 wrong data, 5 that a worker was lost, 124 that a deadline passed, 130 Ctrl-C.",
-    .options = {.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .one_dash = true},
+    .options = CLI_BENCH_TRANSFER_TABLE,
     .examples = examples,
     .run = run,
 };
@@ -181,7 +183,7 @@ const struct cli_command cli_bench_nixlbench = {
     .description =
         "Does what 'weft bench transfer' does, with the same options. If neither a store nor another way to meet is "
         "given, the workers meet on the etcd of this host, http://localhost:2379, as with nixlbench.",
-    .options = {.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS, .one_dash = true},
+    .options = CLI_BENCH_TRANSFER_TABLE,
     .examples = nixlbench_examples,
     .run = run_as_nixlbench,
 };

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/text/nearest.h"
+#include "cli/option/gflags.h"
 #include "cli/option/value.h"
 #include "cli/process/secrets.h"
 
@@ -46,21 +47,29 @@ int cli_option_from_environment(const struct cli_option *row, const char **text)
   return 0;
 }
 
+static int set_row_without_command_line(struct parse *parse, const struct cli_option *row) {
+  const char *variable = NULL;
+  int err = cli_option_from_environment(row, &variable);
+  if (!err && variable)
+    err = set(parse, row, variable, row->variable);
+  else if (!err && row->preset)
+    err = set(parse, row, row->preset, row->name);
+  return err;
+}
+
 static int set_without_command_line(struct parse *parse) {
-  for (size_t i = 0; i < parse->table.count; i++) {
-    const struct cli_option *row = &parse->table.rows[i];
-    const char *variable = NULL;
-    int err = cli_option_from_environment(row, &variable);
-    if (err)
-      return err;
-    if (variable)
-      err = set(parse, row, variable, row->variable);
-    else if (row->preset)
-      err = set(parse, row, row->preset, row->name);
-    if (err)
-      return err;
-  }
-  return 0;
+  int err = 0;
+  for (size_t i = 0; i < parse->table.count && !err; i++)
+    err = set_row_without_command_line(parse, &parse->table.rows[i]);
+  return err;
+}
+
+// Leaves the row as if the command line had not named it, also if an earlier argument has set it.
+static int unset(struct parse *parse, const struct cli_option *row) {
+  memset((char *)parse->target + row->offset, 0, row->size);
+  if (parse->table.given)
+    parse->table.given[row - parse->table.rows] = false;
+  return set_row_without_command_line(parse, row);
 }
 
 // An underscore counts as a hyphen.
@@ -71,6 +80,13 @@ static bool is_name(const char *name, const char *text, size_t size) {
     if (name[i] != (text[i] == '_' ? '-' : text[i]))
       return false;
   return true;
+}
+
+bool cli_option_may_be_empty(struct cli_option_table table, const char *name, size_t size) {
+  for (const char *const *one = table.may_be_empty; one && *one; one++)
+    if (is_name(*one, name, size))
+      return true;
+  return false;
 }
 
 static const struct cli_option *find_long(struct cli_option_table table, const char *name, size_t size) {
@@ -158,34 +174,60 @@ static char *take_value(struct parse *parse, const struct cli_option *row, const
 }
 
 // The value of a flag in the next argument, if the table allows that; else NULL.
-static char *take_flag_value(struct parse *parse, const struct cli_option *row) {
-  char *text = parse->table.one_dash && parse->next < parse->argc ? parse->argv[parse->next] : NULL;
+static const char *take_flag_value(struct parse *parse, const struct cli_option *row) {
+  const char *text = parse->table.gflags && parse->next < parse->argc ? parse->argv[parse->next] : NULL;
+  text = text ? cli_gflags_flag(text) : NULL;
   if (!text || cli_option_check(row, text) != 0)
     return NULL;
   parse->next++;
   return text;
 }
 
+// `text` is behind `=`, or NULL.
+static int parse_flag(struct parse *parse, const struct cli_option *row, const char *text, const char *what) {
+  if (!text)
+    text = take_flag_value(parse, row);
+  else if (parse->table.gflags)
+    text = cli_gflags_flag(text);
+  note_given(parse, row);
+  return set(parse, row, text ? text : "yes", what);
+}
+
+const struct cli_option *cli_options_find_cleared(struct cli_option_table table, const char *name, size_t size) {
+  const struct cli_option *row =
+      table.gflags && strncmp(name, "no", 2) == 0 ? find_long(table, name + 2, size - 2) : NULL;
+  return row && row->type == OPTION_FLAG ? row : NULL;
+}
+
+static int clear_flag(struct parse *parse, const struct cli_option *row, const char *argument, bool has_value) {
+  if (has_value)
+    return fail(WEFT_ERR_INVALID, "%s has a value: want --no%s alone, or --%s=false", argument, row->name, row->name);
+  note_given(parse, row);
+  return set(parse, row, "no", argument);
+}
+
 // The name has `dashes` before it.
 static int parse_long(struct parse *parse, char *argument, size_t dashes) {
   char *name = argument + dashes;
   size_t size = strcspn(name, "=");
+  char *value = name[size] == '=' ? name + size + 1 : NULL;
   const struct cli_option *row = find_long(parse->table, name, size);
+  const struct cli_option *cleared = row ? NULL : cli_options_find_cleared(parse->table, name, size);
+  if (cleared)
+    return clear_flag(parse, cleared, argument, value != NULL);
   if (!row)
     return unknown_option(parse->table, argument, name, size);
   char what[64];
   int length = (int)(size + dashes < sizeof what ? size + dashes : sizeof what - 1);
   memcpy(what, argument, (size_t)length);
   what[length] = '\0';
-  if (name[size] == '=')
-    return set_argument(parse, row, name + size + 1, what);
-  if (row->type == OPTION_FLAG) {
-    const char *said = take_flag_value(parse, row);
-    note_given(parse, row);
-    return set(parse, row, said ? said : "yes", what);
-  }
-  char *value = take_value(parse, row, what);
-  return value ? set_argument(parse, row, value, what) : WEFT_ERR_INVALID;
+  if (row->type == OPTION_FLAG)
+    return parse_flag(parse, row, value, what);
+  if (!value && !(value = take_value(parse, row, what)))
+    return WEFT_ERR_INVALID;
+  if (*value == '\0' && cli_option_may_be_empty(parse->table, name, size))
+    return unset(parse, row);
+  return set_argument(parse, row, value, what);
 }
 
 // -x, -x VALUE or -xVALUE
@@ -208,7 +250,7 @@ static int parse_letter(struct parse *parse, char *argument) {
 
 // Whether the argument, which has one dash, is a long name, and the table allows that.
 static bool is_long(const struct parse *parse, const char *argument) {
-  return parse->table.one_dash && argument[2] != '\0' && argument[2] != '=' &&
+  return parse->table.gflags && argument[2] != '\0' && argument[2] != '=' &&
          (!find_letter(parse->table, argument[1]) || find_long(parse->table, argument + 1, strcspn(argument + 1, "=")));
 }
 
@@ -234,6 +276,19 @@ static int check_required(const struct parse *parse) {
       return fail(WEFT_ERR_INVALID, "%s is missing: %s", row->operand ? row->metavar : row->name, row->help);
   }
   return 0;
+}
+
+// A value begins with two dashes only behind "=", so an argument that begins with them is an option.
+const char *cli_options_spelling(const struct cli_option *row, int argc, char *const *argv) {
+  const char *spelling = row->name;
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    const char *name = strncmp(argv[i], "--", 2) == 0 ? argv[i] + 2 : "";
+    if (is_name(row->name, name, strcspn(name, "=")))
+      spelling = row->name;
+    else if (is_name(row->alias, name, strcspn(name, "=")))
+      spelling = row->alias;
+  }
+  return spelling;
 }
 
 bool cli_options_want_help(int argc, char *const *argv) {

@@ -53,8 +53,10 @@ enum { OPTION_HELP = 1 }; // cli_options_parse() found --help or -h
 struct cli_option_table {
   const struct cli_option *rows;
   size_t count;
-  bool *given;   // [count], or NULL: set for each row that the command line gives
-  bool one_dash; // as in some other tools, a long name may have one dash, and a flag's value may be the next argument
+  bool *given; // [count], or NULL: set for each row that the command line gives
+  bool gflags; // the command line follows option/gflags.h
+  // For gflags: long names, NULL-terminated, for which an empty value means that the option is not given; or NULL.
+  const char *const *may_be_empty;
 };
 
 #define OPTION_TABLE(table)                                                                                            \
@@ -69,6 +71,16 @@ int cli_options_parse(struct cli_option_table table, void *target, int argc, cha
 // Finds the row of that name, which is given without dashes; an underscore counts as a hyphen. NULL: there is none, and
 // `*near` is the most similar name, or NULL.
 const struct cli_option *cli_options_find(struct cli_option_table table, const char *name, const char **near);
+
+// The flag that `--noNAME` clears, if the table allows that; `name` is "noNAME", of `size` bytes. Else NULL.
+const struct cli_option *cli_options_find_cleared(struct cli_option_table table, const char *name, size_t size);
+
+// Whether an empty value of the option with this name, of `size` bytes, means that the option is not given.
+bool cli_option_may_be_empty(struct cli_option_table table, const char *name, size_t size);
+
+// The name by which the command line gives the row's option, without its dashes: `name` or `alias`, of the last
+// argument that gives it. `name` if none does.
+const char *cli_options_spelling(const struct cli_option *row, int argc, char *const *argv);
 
 // Whether one of argv[1] to argv[argc - 1], up to `--`, asks for help.
 bool cli_options_want_help(int argc, char *const *argv);

@@ -66,6 +66,8 @@ static int take(const struct apply *apply, const struct toml_value *all, const s
   if (wanted(row, &in_words) != found->type)
     return fail(WEFT_ERR_INVALID, "%s, line %u: %s is %s; want %s", apply->path, found->at.line, found->key,
                 toml_type_name(found->type), in_words);
+  if (found->text[0] == '\0' && cli_option_may_be_empty(apply->table, found->key, strlen(found->key)))
+    return 0;
   int err = cli_option_check(row, found->text);
   if (err)
     return fail_context(err, "%s, line %u: %s", apply->path, found->at.line, found->key);

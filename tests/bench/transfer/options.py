@@ -67,6 +67,20 @@ class Options(bench.BenchTest):
         said = self.wrong(2, 'this host has no "mlx5_77"', *bench.SMALL, "--device_list", "lo,mlx5_77")
         self.assertRegex(said, r"it has .*\blo\b")
 
+    def test_empty_values_of_nixlbench_mean_not_given(self):
+        names = ("obj_access_key", "obj_secret_key", "obj_ca_bundle", "filenames", "config_file", "gusli_config_file",
+                 "azure_blob_connection_string", "etcd_endpoints", "device_list", "benchmark_group")
+        empty = [f"--{name}=" for name in names]
+        said = bench.settings(self.bench(*bench.SMALL, *empty, "-filepath", "", "--nocheck_consistency",
+                                         "-recreate_xfer=T"))
+        self.assertEqual([said[name] for name in (*names[:4], "filepath")], [""] * 5)
+        self.assertEqual([said[name] for name in ("device_list", "benchmark_group")], ["all", "default"])
+        self.assertEqual([said[name] for name in ("check_consistency", "recreate_xfer")], ["0", "1"])
+
+    def test_empty_values_of_weft_and_of_numbers_are_wrong(self):
+        for name in ("json", "store", "transport", "token", "num_iter", "scheme", "check_consistency"):
+            self.wrong(2, f"--{name}: is empty", *bench.SMALL, f"--{name}=")
+
     def test_a_store_that_is_not_there(self):
         port = bench.free_port()
         self.wrong(3, f"http://127.0.0.1:{port}", *bench.SMALL, "--etcd_endpoints", f"http://127.0.0.1:{port}",
@@ -92,6 +106,13 @@ class Toml(bench.BenchTest):
         said = bench.settings(self.bench(*given, "--max_block_size", 4096))
         self.assertEqual({name: said[name] for name in ("backend", "max_block_size", "num_iter", "check_consistency")},
                          {"backend": "SHM", "max_block_size": "4096", "num_iter": "48", "check_consistency": "1"})
+
+    def test_an_empty_text_means_not_given(self):
+        given = self.write('backend = "SHM"\nfilepath = ""\nobj_access_key = ""\ndevice_list = ""\n')
+        said = bench.settings(self.bench(*bench.SMALL[2:], *given, "--backend="))
+        self.assertEqual([said[name] for name in ("backend", "filepath", "obj_access_key", "device_list")],
+                         ["SHM", "", "", "all"])
+        self.wrong(2, "line 1: json: is empty", *self.write('json = ""\n'))
 
     def test_what_is_wrong_has_its_line(self):
         for text, says in (('backend = "SHM"\nmax_blok_size = 1\n', "line 2: max_blok_size is not an option; did you"),
