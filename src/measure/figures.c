@@ -2,6 +2,7 @@
 #include "measure/figures.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -133,6 +134,14 @@ struct figure *figures_add(struct figures_row *row, const char *name, const char
   snprintf(figure->name, sizeof figure->name, "%s", name);
   snprintf(figure->unit, sizeof figure->unit, "%s", unit);
   return figure;
+}
+
+void figures_withdraw_rates(struct figures_row *row) {
+  for (uint32_t i = 0; i < row->num_figures; i++) {
+    struct figure *figure = &row->figures[i];
+    if (strcmp(figure->unit, "GB/s") == 0 || strcmp(figure->unit, "1/s") == 0)
+      figure->value = NAN;
+  }
 }
 
 int figures_add_bound(struct figures *figures, const char *name, double value, bool measured, const char *detail) {

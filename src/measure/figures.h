@@ -28,7 +28,7 @@ struct figure {
   char name[FIGURES_NAME]; // "latency", "bandwidth", ...: the same in all rows of a kind
   char unit[16];           // "us", "GB/s" (1e9 bytes), "1/s", "bytes", "percent"
   enum figure_better better;
-  double value; // the mean of a distribution
+  double value; // the mean of a distribution; NAN, null in JSON: a rate that was refused
   uint64_t count;
   double min, p50, p95, p99, p999, max;
   json_t *samples;               // some of the measurements in the order of time, at most FIGURES_MAX_SAMPLES; or NULL
@@ -89,6 +89,10 @@ struct figure *figures_add_times(struct figures_row *row, const char *name, cons
 // parts > `part`. The place within a part differs from part to part: if several ranks, or several slots of a ring, take
 // turns in the measurements, equal steps might select those of only one of them.
 size_t figures_place(size_t part, size_t parts, size_t count);
+// Leaves out the rates of a row that was refused, which are the figures in GB/s and in 1/s: their values become NAN. A
+// number that nobody may believe, or the 0 of a rate that could not be measured, would be read as a result. Durations
+// stay.
+void figures_withdraw_rates(struct figures_row *row);
 // Adds a bound, or updates the bound of that name. NOMEM.
 int figures_add_bound(struct figures *figures, const char *name, double value, bool measured, const char *detail);
 

@@ -81,8 +81,12 @@ static bool fill_row(const struct p2p_report *report, struct figures_row *row, c
   latency->p999 = p2p_percentile_us(one, 99.9);
   latency->max = p2p_us((double)one->latency.max);
   snprintf(row->refused, sizeof row->refused, "%.*s", (int)sizeof row->refused - 1, one->refused);
-  return add_rates(report, row, one) &&
-         figures_add(row, "messages", "1/s", FIGURE_HIGHER, digits_rounded(one->per_second));
+  if (!add_rates(report, row, one) ||
+      !figures_add(row, "messages", "1/s", FIGURE_HIGHER, digits_rounded(one->per_second)))
+    return false;
+  if (row->refused[0])
+    figures_withdraw_rates(row);
+  return true;
 }
 
 int p2p_figures_row(struct p2p_report *report, const struct p2p_result *one) {

@@ -266,6 +266,7 @@ static char *figures_text(void) {
   json_decref(keys);
   assert_non_null(figures_add(row, "bandwidth", "GB/s", FIGURE_HIGHER, 1800));
   snprintf(row->refused, sizeof row->refused, "above its bound");
+  figures_withdraw_rates(row);
   snprintf(figures.cut_short, sizeof figures.cut_short, "SIGINT");
   json_t *json = figures_to_json(&figures);
   char *text = json_dumps(json, 0);

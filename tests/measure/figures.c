@@ -129,6 +129,32 @@ static void what_is_none_is_refused(void **state) {
   refused(json, WEFT_ERR_PROTOCOL, "rows[0].figures[1].better");
 }
 
+// The rate of a refused row has no value, in the struct and in JSON; its durations stay.
+static void rates_of_a_refused_row_are_null(void **state) {
+  (void)state;
+  struct figures figures, read;
+  fill(&figures);
+  assert_non_null(figures_add(&figures.rows[0], "messages", "1/s", FIGURE_HIGHER, 0));
+  assert_non_null(figures_add(&figures.rows[0], "cpu", "percent", FIGURE_LOWER, 5));
+  figures_withdraw_rates(&figures.rows[0]);
+  json_t *json = figures_to_json(&figures), *figure;
+  json_t *list = json_object_get(json_array_get(json_object_get(json, "rows"), 0), "figures");
+  size_t i, nulls = 0;
+  json_array_foreach(list, i, figure) {
+    bool rate = strstr(json_string_value(json_object_get(figure, "unit")), "/s") != NULL;
+    assert_int_equal(json_is_null(json_object_get(figure, "value")), rate);
+    nulls += rate;
+  }
+  assert_int_equal(nulls, 2);
+  assert_int_equal(figures_from_json(&read, json), 0);
+  assert_true(isnan(figures_find(&read.rows[0], "bandwidth")->value));
+  assert_true(figures_find(&read.rows[0], "latency")->value == 1000.5);
+  assert_true(figures_find(&read.rows[0], "cpu")->value == 5);
+  json_decref(json);
+  figures_free(&figures);
+  figures_free(&read);
+}
+
 static void a_full_disk_is_told(void **state) {
   (void)state;
   FILE *full = fopen("/dev/full", "w");
@@ -143,11 +169,9 @@ static void a_full_disk_is_told(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(figures_survive_a_file),
-      cmocka_unit_test(samples_are_of_all_that_take_turns),
-      cmocka_unit_test(samples_are_in_the_order_of_time),
-      cmocka_unit_test(what_is_none_is_refused),
-      cmocka_unit_test(a_full_disk_is_told),
+      cmocka_unit_test(figures_survive_a_file),           cmocka_unit_test(samples_are_of_all_that_take_turns),
+      cmocka_unit_test(samples_are_in_the_order_of_time), cmocka_unit_test(what_is_none_is_refused),
+      cmocka_unit_test(rates_of_a_refused_row_are_null),  cmocka_unit_test(a_full_disk_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

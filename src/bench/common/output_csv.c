@@ -1,6 +1,7 @@
 // CSV (RFC 4180). The columns are the keys and figures of the first row, and further keys and times that later rows may
 // have.
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ static json_t *remember(const struct bench_output *output, const struct figures_
 }
 
 static void write_number(FILE *out, bool known, double number) {
-  if (known)
+  if (known && !isnan(number))
     fprintf(out, ",%.*g", DIGITS_IN_JSON, digits_rounded(number));
   else
     fputc(',', out);

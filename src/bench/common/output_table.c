@@ -1,6 +1,7 @@
 // The table of rows, printed row by row.
 #include "bench/common/output_table.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,7 +191,9 @@ static void format_figure(const struct bench_output_column *column, const struct
                           size_t cap) {
   const double numbers[] = {[COLUMN_VALUE] = figure->value, [COLUMN_P50] = figure->p50,   [COLUMN_P95] = figure->p95,
                             [COLUMN_P99] = figure->p99,     [COLUMN_P999] = figure->p999, [COLUMN_MAX] = figure->max};
-  if (column->what == COLUMN_BOUND && figure->bound > 0)
+  if (isnan(figure->value) && column->what <= COLUMN_BOUND)
+    snprintf(out, cap, "-");
+  else if (column->what == COLUMN_BOUND && figure->bound > 0)
     format_number(100 * figure->value / figure->bound, out, cap);
   else if (column->what <= COLUMN_MAX)
     format_number(numbers[column->what], out, cap);

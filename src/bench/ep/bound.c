@@ -98,7 +98,9 @@ int bench_ep_bound_row(struct limits *limits, struct figures *figures, struct fi
     snprintf(figure->bound_name, sizeof figure->bound_name, "%s", claim.bound.name);
     claim.bound.gbps *= way.share * way.spread;
   }
-  if (!limits_refuse(&claim, row->refused, sizeof row->refused))
+  if (limits_refuse(&claim, row->refused, sizeof row->refused))
+    figures_withdraw_rates(row);
+  else
     row->refused[0] = '\0';
   return 0;
 }

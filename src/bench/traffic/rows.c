@@ -137,6 +137,8 @@ static int judge(struct figures *figures, struct figures_row *row, const struct 
     if (!row->refused[0] && limits_refuse(&claim, row->refused, sizeof row->refused))
       figures->passed = false;
   }
+  if (row->refused[0])
+    figures_withdraw_rates(row);
   return figures_add_bound(figures, bound->name, bound->gbps, bound->measured, bound->detail);
 }
 

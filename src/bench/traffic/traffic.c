@@ -16,6 +16,7 @@
 #include "bench/common/output.h"
 #include "bench/common/progress.h"
 #include "bench/common/store.h"
+#include "bench/common/verdict.h"
 #include "bench/traffic/book.h"
 #include "bench/traffic/run.h"
 
@@ -40,6 +41,7 @@ struct job {
   struct limits *limits;
   struct traffic_book *book;
   bool reports;
+  struct bench_verdict verdict;
 };
 
 // --- what must be equal in all workers ---
@@ -217,7 +219,8 @@ static int measure(struct job *job, struct traffic_worker *worker) {
       break;
   }
   if (rc == 0)
-    rc = meet_barrier(worker->meet, "measured", CLOSE_MS + 2 * worker->sync.timeout_ms);
+    rc = bench_verdict_share(worker->meet, worker->reporter, reports ? &job->figures : NULL,
+                             CLOSE_MS + 2 * worker->sync.timeout_ms, &job->verdict);
   if (rc == WEFT_ERR_CANCELED && stop_came())
     stop_check(); // its sentence names the signal
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
@@ -344,7 +347,9 @@ static int lead(const struct traffic_config *config, struct bench_children *chil
   bench_progress_begin(&job.progress, config->options->quiet);
   if (rc == 0)
     rc = work(&job);
-  *status = rc == 0 && job.reports && bench_output_refused(&job.output);
+  *status = rc == 0 && job.verdict.refused;
+  if (rc == 0 && !job.reports)
+    bench_verdict_print(&job.verdict, command);
   char why[WHY];
   snprintf(why, sizeof why, "%s", rc ? weft_last_error() : "");
   bench_progress_hide(&job.progress);

@@ -188,6 +188,24 @@ static uint64_t count_inside(const struct transfer_worker *worker, const struct 
   return inside;
 }
 
+// More iterations do not help if a host has fewer processors than threads that post there. Then writes what does help.
+// Returns whether this is so.
+static bool advise_about_processors(const struct transfer_worker *worker, char *advice, size_t cap) {
+  uint32_t each = worker->plan->config.num_threads;
+  for (uint32_t rank = 0; worker->meet && rank < worker->size; rank++) {
+    uint32_t threads = 0, processors = worker->others[rank].processors;
+    for (uint32_t i = 0; i < worker->size; i++)
+      if (transfer_pairs_initiates(&worker->pairs, i) && meet_same_machine(worker->meet, rank, i))
+        threads += each;
+    if (processors == 0 || threads <= processors)
+      continue;
+    snprintf(advice, cap, "%.64s has %u processor%s for %u threads of initiators, so want fewer there",
+             meet_host(worker->meet, rank), processors, processors == 1 ? "" : "s", threads);
+    return true;
+  }
+  return false;
+}
+
 static int measure_window(struct transfer_worker *worker, const struct transfer_result *own,
                           const struct transfer_window *window, json_t **said, struct transfer_gathered *all) {
   json_t *mine = json_integer((json_int_t)count_inside(worker, own, window));
@@ -212,7 +230,9 @@ static int measure_window(struct transfer_worker *worker, const struct transfer_
   if (err)
     return err;
   all->window_s = ns / 1e9;
-  bool holds = transfer_window_holds(window, fewest, all->held_up, sizeof all->held_up);
+  char advice[160];
+  bool crowded = window->initiators > 1 && advise_about_processors(worker, advice, sizeof advice);
+  bool holds = transfer_window_holds(window, fewest, crowded ? advice : NULL, all->held_up, sizeof all->held_up);
   all->again = !holds || transfer_window_is_narrow(window);
   all->gbps = ns > 0 ? bytes / ns : 0;
   all->per_second = ns > 0 ? requests / ns * 1e9 : 0;

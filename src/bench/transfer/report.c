@@ -253,6 +253,8 @@ static void judge(struct figures_row *to, const struct transfer_worker *worker, 
     snprintf(to->refused, sizeof to->refused, "%s", all->held_up);
   else
     limits_refuse(claim, to->refused, sizeof to->refused);
+  if (to->refused[0])
+    figures_withdraw_rates(to);
   if (all->slowest_gbps < all->fastest_gbps)
     snprintf(to->slowest, sizeof to->slowest, "rank %u on %s, %.3g GB/s of its own (the fastest: %.3g)", all->slowest,
              worker->meet ? meet_host(worker->meet, all->slowest) : "this host", all->slowest_gbps, all->fastest_gbps);

@@ -8,11 +8,13 @@
 #include "base/time/clock.h"
 #include "bench/common/children.h"
 #include "bench/common/store.h"
+#include "bench/common/verdict.h"
 #include "bench/transfer/report.h"
 
 struct running {
   struct transfer_call *call;
   struct transfer_plan plan;
+  struct bench_verdict verdict;
   bool refused;
   bool reported; // the report has begun
 };
@@ -133,6 +135,9 @@ static int run_worker(struct running *running, struct meet *meet) {
   sweep.worker = &worker;
   if (!err)
     each_size(&running->plan, &sweep, &err);
+  if (!err && meet)
+    err = bench_verdict_share(meet, 0, reports ? &report.figures : NULL, running->plan.config.common.timeout_ms,
+                              &running->verdict);
   int cause = err && meet ? meet_cause(meet, err) : 0;
   err = cause ? cause : err;
   char why[FAIL_DETAIL_SIZE];
@@ -339,6 +344,8 @@ int transfer_run(struct transfer_call *call, bool *refused) {
     err = transfer_stored_set_client(call->config);
   if (!err)
     err = running.plan.storage != TRANSFER_NONE ? run_worker(&running, NULL) : run_joined(&running);
-  *refused = running.refused;
+  if (!err && !running.reported)
+    bench_verdict_print(&running.verdict, call->command);
+  *refused = running.refused || running.verdict.refused;
   return err;
 }

@@ -21,22 +21,22 @@ bool transfer_window_is_narrow(const struct transfer_window *window) {
          transfer_window_ns(window) < TRANSFER_LEAST_SPREAD * (double)(window->last - window->first);
 }
 
-bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, char *why, size_t cap) {
+bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, const char *advice, char *why,
+                           size_t cap) {
   double ns = transfer_window_ns(window);
+  advice = advice ? advice : "want more iterations (--num_iter)";
   if (window->initiators == 0 || (window->initiators == 1 && ns > 0))
     return true;
   if (ns <= 0)
-    snprintf(why, cap, "at no time were all initiators active: want more iterations (--num_iter)");
+    snprintf(why, cap, "at no time were all initiators active: %s", advice);
   else if (ns < TRANSFER_LEAST_OVERLAP * (double)window->shortest)
     snprintf(why, cap,
-             "all initiators were active at the same time for only %.3g us, of the %.3g us of the quickest: want %.0f "
-             "%% or more, so want more iterations (--num_iter)",
-             ns / 1e3, (double)window->shortest / 1e3, 100 * TRANSFER_LEAST_OVERLAP);
+             "all initiators were active at the same time for only %.3g us, of the %.3g us of the quickest, which is "
+             "less than %.0f %%: %s",
+             ns / 1e3, (double)window->shortest / 1e3, 100 * TRANSFER_LEAST_OVERLAP, advice);
   else if (fewest == 0)
-    snprintf(
-        why, cap,
-        "no request of one initiator ended in the %.3g us in which all were active: want more iterations (--num_iter)",
-        ns / 1e3);
+    snprintf(why, cap, "no request of one initiator ended in the %.3g us in which all were active: %s", ns / 1e3,
+             advice);
   else
     return true;
   return false;

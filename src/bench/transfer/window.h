@@ -32,8 +32,10 @@ bool transfer_window_is_narrow(const struct transfer_window *window);
 
 // Whether the window's figures represent all initiators: the window is at least TRANSFER_LEAST_OVERLAP of the shortest
 // initiator's time, so slow initiators beside quick ones are accepted; and `fewest`, the least number of requests that
-// an initiator ended in it, is at least 1. Otherwise writes the reason as a sentence into why[cap].
+// an initiator ended in it, is at least 1. Otherwise writes the reason as a sentence into why[cap], which ends with
+// `advice`; NULL: more iterations.
 #define TRANSFER_LEAST_OVERLAP 0.25
-bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, char *why, size_t cap);
+bool transfer_window_holds(const struct transfer_window *window, uint64_t fewest, const char *advice, char *why,
+                           size_t cap);
 
 #endif

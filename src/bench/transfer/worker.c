@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/boot_id.h"
+#include "base/processors.h"
 #include "base/random.h"
 #include "base/signal/stop.h"
 #include "bench/common/card.h"
@@ -136,6 +137,7 @@ static int load_all(struct transfer_worker *worker, json_t *const *all) {
       err = load_metadata(worker, rank, all[rank]);
     if (!err)
       err = read_buffers(&worker->others[rank], rank, all[rank]);
+    worker->others[rank].processors = (uint32_t)json_integer_value(json_object_get(all[rank], "processors"));
   }
   if (!err) // a worker drops the notifications of a worker whose card it has not loaded
     err = transfer_worker_step(worker, "known");
@@ -147,14 +149,15 @@ static int load_all(struct transfer_worker *worker, json_t *const *all) {
 }
 
 static int exchange(struct transfer_worker *worker) {
-  char boot[BOOT_ID_SIZE] = "";
+  char boot[BOOT_ID_SIZE] = "", cpus[256];
   uint32_t timeout_ms = worker->plan->config.common.timeout_ms;
   json_t **all = calloc(worker->size, sizeof(json_t *)), *card = NULL, *metadata = NULL;
   int err = all ? bench_card_make(worker->agent, &metadata)
                 : fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
   boot_id_read(boot);
   if (!err)
-    card = json_pack("{s:o, s:s, s:o}", "metadata", metadata, "boot", boot, "buffers", describe_buffers(worker));
+    card = json_pack("{s:o, s:s, s:o, s:I}", "metadata", metadata, "boot", boot, "buffers", describe_buffers(worker),
+                     "processors", (json_int_t)processors_usable(NULL, cpus, sizeof cpus));
   if (!err && !card)
     err = fail(WEFT_ERR_NOMEM, "no memory for a description of this worker");
   if (!err)

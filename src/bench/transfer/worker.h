@@ -15,6 +15,7 @@ struct transfer_remote {
 };
 
 struct transfer_other {
+  uint32_t processors; // that it may use
   uint32_t num_buffers;
   struct transfer_remote buffers[TRANSFER_MAX_DEVICES];
 };

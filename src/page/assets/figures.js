@@ -164,7 +164,9 @@ function figuresTable(runs, rows, kind) {
                   (figure) => [run.label].concat(
                       names.map((name) => row.keys[name] === undefined ? "" : wordOf(row.keys[name])),
                       [row.run, figure.name, figure.unit], FIGURE_MEMBERS.map((member) => figure[member]), [
-                        figure.bound > 0 ? Number((100 * figure.value / figure.bound).toPrecision(4)) : null,
+                        figure.bound > 0 && figure.value !== null
+                            ? Number((100 * figure.value / figure.bound).toPrecision(4))
+                            : null,
                         figure.bound_name, row.slowest, row.refused
                       ])))));
 }

@@ -217,6 +217,8 @@ static void make_figures(struct figures *figures) {
     assert_non_null(figures_add(row, "moved", "bytes", FIGURE_HIGHER, 11044880));
     snprintf(row->slowest, sizeof row->slowest, "rank 1 on \"b\", host");
     snprintf(row->refused, sizeof row->refused, "%s", i ? "both ends are one memory" : "");
+    if (i)
+      figures_withdraw_rates(row);
   }
 }
 
@@ -230,7 +232,7 @@ static char *read_file(const char *path) {
 }
 
 static void rows_go_to_the_table_and_the_files(void **state) {
-  char folder[200], json[256], csv[256], prometheus[256], table[256];
+  char folder[200], json[256], csv[256], prometheus[256], table[256], rate[2], percent[2];
   struct figures figures, again;
   struct bench_output output;
   (void)state;
@@ -266,11 +268,14 @@ static void rows_go_to_the_table_and_the_files(void **state) {
   assert_non_null(strstr(text, "p99.9"));
   assert_non_null(strstr(text, "50.00")); // percent of the bound
   assert_non_null(strstr(text, "refused: both ends are one memory"));
+  const char *second = strstr(text, "READ");
+  assert_int_equal(sscanf(second, "READ %*d %*f %*f %*f %*f %*f %1[-] %1[-]", rate, percent), 2); // no number
   text = read_file(csv);
   assert_int_equal(strncmp(text, "run,op,bytes,rank,latency_us_mean,", 34), 0);
   assert_non_null(strstr(text, "\n0,WRITE,4096,,"));
   assert_non_null(strstr(text, ",4.5,9,11044880,,")); // counts are exact
   assert_non_null(strstr(text, "\n0,READ,8192,7,"));
+  assert_non_null(strstr(text, ",,9,11044880,,7,")); // the rate of the refused row
   assert_non_null(strstr(text, ",moved_bound,gap_after_us_mean,gap_after_us_min,"));
   assert_non_null(strstr(text, ",11044880,,,,,,,,,,")); // the first row has none
   assert_non_null(strstr(text, ",11044880,,7,7,7,7,7,7,7,,"));

@@ -71,6 +71,9 @@ class Files(bench.BenchTest):
                             "--max_block_size", 1000, *SMALL[4:], "--op_type", "READ", statuses=(1,))
         self.assertIn("page cache", said["rows"][0]["refused"])
         self.assertFalse(said["passed"])
+        values = {one["name"]: one["value"] for one in said["rows"][0]["figures"]}
+        self.assertEqual((values["bandwidth"], values["messages"]), (None, None))
+        self.assertGreater(values["latency"], 0)
 
     def test_scripts_get_no_figure_that_was_refused(self):
         said = self.bench("--backend", "POSIX", "--filepath", self.folder, "--start_block_size", 1000,
@@ -78,7 +81,9 @@ class Files(bench.BenchTest):
         rows = bench.table(said)[1]
         self.assertEqual([row[:2] for row in rows], [[1000, 1]])
         self.assertTrue(all(math.isnan(figure) for figure in rows[0][2:]), rows)
-        self.assertIn("refused: ", said)
+        [own, why] = said[said.rindex("-" * 160):].split("refused: ")
+        self.assertRegex(own, r"(?m)^ +1000 .* - +- ", own)
+        self.assertIn("page cache", why)
         saved = self.folder / "table"
         saved.write_text(said)
         compared = tool.weft("compare", saved, saved)

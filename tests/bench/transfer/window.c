@@ -15,7 +15,7 @@ static bool holds(const struct times times[3], uint64_t fewest, bool *again, cha
     transfer_window_add(&window, 1000 * times[i].begin, 1000 * times[i].end);
   *again = transfer_window_is_narrow(&window);
   *why = '\0';
-  return transfer_window_holds(&window, fewest, why, 256);
+  return transfer_window_holds(&window, fewest, NULL, why, 256);
 }
 
 static void together(void **state) {
@@ -52,10 +52,30 @@ static void nobody(void **state) {
   (void)state;
   assert_true(transfer_window_ns(&window) == 0);
   assert_false(transfer_window_is_narrow(&window));
-  assert_true(transfer_window_holds(&window, UINT64_MAX, why, sizeof why));
+  assert_true(transfer_window_holds(&window, UINT64_MAX, NULL, why, sizeof why));
+}
+
+static void each_reason_ends_with_what_helps(void **state) {
+  static const struct {
+    int64_t begin;
+    uint64_t fewest;
+  } second[] = {{.begin = 400, .fewest = 0}, {.begin = 190, .fewest = 9}, {.begin = 110, .fewest = 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof second / sizeof *second; i++)
+    for (int given = 0; given < 2; given++) {
+      struct transfer_window window = TRANSFER_WINDOW_INIT;
+      const char *ends = given ? ": a has 2 processors" : ": want more iterations (--num_iter)";
+      char why[256];
+      transfer_window_add(&window, 100000, 200000);
+      transfer_window_add(&window, 1000 * second[i].begin, 1000 * (second[i].begin + 100));
+      assert_false(
+          transfer_window_holds(&window, second[i].fewest, given ? "a has 2 processors" : NULL, why, sizeof why));
+      assert_string_equal(why + strlen(why) - strlen(ends), ends);
+    }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(together), cmocka_unit_test(nobody)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(together), cmocka_unit_test(nobody),
+                                     cmocka_unit_test(each_reason_ends_with_what_helps)};
   return cmocka_run_group_tests_name("windows of transfers", tests, NULL, NULL);
 }

@@ -212,6 +212,18 @@ class Stores(bench.BenchTest):
         second = ("--rank_server", f"127.0.0.1:{port}", "--quiet", *CHECKED)  # it may have to wait for the store
         self.passes_with([first, second], **bench.TOKEN)
 
+    def test_all_exit_as_the_one_that_reports(self):
+        """Three workers on two devices: a row with both ends on one of them is refused, and each worker says so."""
+        port, small = bench.free_port(), ("--backend", "CUDA", *CHECKED[2:], "--scheme", "onetomany",
+                                          "--num_target_dev", 2, "--initiator_seg_type", "VRAM", "--target_seg_type",
+                                          "VRAM", "--quiet")
+        first = ("--local_workers", 1, "--listen", "127.0.0.1", "--store_port", port, *small)
+        second = ("--local_workers", 2, "--rank_server", f"127.0.0.1:{port}", *small)
+        said = bench.together(first, second, WEFT_CUDA_PLUGIN=os.environ["FAKE_DEVICE"], **bench.TOKEN)
+        self.assertEqual([status for status, _, _ in said], [1, 1], said)
+        self.assertEqual(said[1][1], "")
+        self.assertRegex(said[1][2], "^weft bench transfer: rank 0, which reports, has refused figures: .*one GPU")
+
     def test_asio(self):
         line = ("-runtime_type", "ASIO", "-asio_port", bench.free_port(), *CHECKED)
         self.passes_with([line] * 2, command="nixlbench")
