@@ -42,6 +42,16 @@ static int check_json(const char *data, const json_error_t *where) {
   return fail(WEFT_ERR_PROTOCOL, "not JSON: line %d, column %d: %s", where->line, where->column, where->text);
 }
 
+static int no_rows(const struct compare_reader *reader, const struct compare_run *run) {
+  if (run->left_out)
+    return fail(WEFT_ERR_PROTOCOL,
+                "its benchmark refused every row, the first because %s: want a run with a row that can be believed "
+                "(read as %s)",
+                run->why_left, reader->name);
+  return fail(WEFT_ERR_PROTOCOL, "it has no row%s%s: want a run that measured something (read as %s)",
+              *run->remark ? ", as " : "", run->remark, reader->name);
+}
+
 static int read_as(const struct compare_reader *reader, struct compare_run *run, const struct compare_text *text) {
   size_t rows = run->num_rows;
   uint32_t base = run->num_repeats;
@@ -49,8 +59,7 @@ static int read_as(const struct compare_reader *reader, struct compare_run *run,
   if (err)
     return err;
   if (run->num_rows == rows && base == 0)
-    return fail(WEFT_ERR_PROTOCOL, "it is a %s without a single row%s%s", reader->name,
-                run->left_out ? " that its benchmark accepted: " : "", run->left_out ? run->why_left : "");
+    return no_rows(reader, run);
   if (*run->format && strcmp(run->format, reader->name) != 0)
     snprintf(run->format, sizeof run->format, "several formats");
   else

@@ -48,6 +48,12 @@ ELASTIC = [
     (["--user", "root"], "--user is given without --password"),
     (["--password", "x"], "--password is given without --user"),
     (["--user", "root", "--password", "x"], "--user is given without --store: only etcd has users"),
+    (["--tcp-server", "a:99999"], '--tcp-server: "a:99999" is not HOST or HOST:PORT'),
+    (["--rank-server", "http://a"], '--rank-server: "http://a" is not HOST or HOST:PORT'),
+    (["--rank-server", "b"], "--rank-server is given without a token"),
+    (["--tcp-server", "b"], "--tcp-server is given without a token"),
+    (["--rank-server=a", "--tcp_server=b"], "--tcp-server is given without a token"),
+    (["--store", "http://a:1", "--tcp-server", "b"], "--store http://a:1 is not at the host of --tcp-server b"),
     (["--store", "http://a:1", "--rank-server", "b"], "--store http://a:1 is not at the host of --rank-server b"),
 ]
 

@@ -69,6 +69,8 @@ class Local(tool.ToolTest):
         for sizes in ("0", "4X", "1MB,", "99999999999999999999", "-1", "1.5MB"):
             self.refused(2, "weft p2p: --buffer-sizes: ", "p2p", "-s", sizes)
         self.refused(2, "--json and --csv", "p2p", "--json", "--csv")
+        for mode in ("local", "target", "initiator"):
+            self.refused(2, "--token: has 5000 bytes; want 1 to 4095", "p2p", "--mode", mode, "--token", "x" * 5000)
         said = self.refused(2, "4096", "p2p", "--op", "notify", "-s", "1MB")
         self.assertNotIn("has left", said)  # the target is no part of what went wrong
         self.refused(2, "4096", *initiator(1, "--op", "notify", "-s", "1MB"), **TOKEN)  # nor is it asked

@@ -407,7 +407,7 @@ static void what_is_wrong_is_refused(void **state) {
   refused(WEFT_ERR_VERSION, "format 2, but this version reads format 1", "{\"weft_baseline\": 2, \"rows\": []}");
   refused(WEFT_ERR_VERSION, "weft_results: format", "{\"weft_results\": 99}");
   refused(WEFT_ERR_PROTOCOL, "kind: ", "{\"weft_figures\": 1}");
-  refused(WEFT_ERR_PROTOCOL, "without a single row", NIXL_HEAD);
+  refused(WEFT_ERR_PROTOCOL, "it has no row: want a run that measured something (read as nixlbench table)", NIXL_HEAD);
   refused(WEFT_ERR_PROTOCOL, "line 2: Avg Lat. (us) is \"nan\": want a number", NIXL_HEAD "4096 1 nan 1 1 1\n");
   refused(WEFT_ERR_PROTOCOL, "is \"-inf\"", NIXL_HEAD "4096 1 3 1 1 -inf\n");
   refused(WEFT_ERR_PROTOCOL, "line 2: has 4 numbers under 6 headings", NIXL_HEAD "4096 1 3 1\n");
@@ -421,7 +421,10 @@ static void what_is_wrong_is_refused(void **state) {
   refused(WEFT_ERR_PROTOCOL, "line 2: bytes is \"x\"",
           "operation,bytes,iterations,at_once,transport\nread,x,1,1,shm\n");
   refused(WEFT_ERR_PROTOCOL, "weft bench CSV", "run,phase,rank,state\n0,0,1,passed\n");
-  refused(WEFT_ERR_PROTOCOL, "without a single row", BENCH_HEAD "\n");
+  refused(WEFT_ERR_PROTOCOL, "it has no row: want a run that measured something (read as weft bench CSV)",
+          BENCH_HEAD "\n");
+  refused(WEFT_ERR_PROTOCOL, "its benchmark refused every row, the first because too fast: want a run with a row that",
+          BENCH_HEAD "\n0,8,,2,,too fast\n");
   refused(WEFT_ERR_PROTOCOL, "line 3: has 3 values, where the first line has 6 names",
           BENCH_HEAD "\n0,8,1,2,,\n0,8,1\n");
   refused(WEFT_ERR_PROTOCOL, "line 2: bandwidth is \"-1\": want a number", BENCH_HEAD "\n0,8,-1,2,,\n");

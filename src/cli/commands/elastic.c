@@ -210,15 +210,16 @@ static const struct cli_example examples[] = {
 };
 
 // A lead's host on the command line has precedence over a store on another host in the environment.
-static void compare_with_environment(struct run_config *config) {
+static void compare_with_environment(struct run_config *config, const char *lead) {
   if (!config->lead || !config->store || config->store != getenv("WEFT_STORE") ||
       run_lead_has_store(config->lead, config->store))
     return;
   if (!config->quiet)
-    fprintf(stderr,
-            "weft elastic: WEFT_STORE %s is ignored: it is not at the host of --rank-server %s; unset it, or give "
-            "--store instead of --rank-server\n",
-            config->store, config->lead);
+    fprintf(
+        stderr,
+        "weft elastic: WEFT_STORE %s is ignored: it is not at the host of --%s %s; unset it, or give --store instead "
+        "of --%s\n",
+        config->store, lead, config->lead, lead);
   config->store = NULL;
 }
 
@@ -242,8 +243,17 @@ static int settle_mode(struct run_config *config) {
   return 0;
 }
 
-// Checks combinations of options.
-static int check_together(const struct run_config *config) {
+// Refuses a lead whose URL no store could have, by the option's name: the store's client knows only the URL.
+static int check_lead(const char *host, const char *lead) {
+  static const struct cli_option url_row = {.type = OPTION_URL};
+  char *url = host ? run_lead_url(host, 1) : NULL;
+  int err = url ? cli_option_check(&url_row, url) : 0;
+  free(url);
+  return err ? fail(WEFT_ERR_INVALID, "--%s: \"%s\" is not HOST or HOST:PORT", lead, host) : 0;
+}
+
+// Checks combinations of options. `lead` is the user's name of --rank-server.
+static int check_together(const struct run_config *config, const char *lead) {
   if (!config->cert_file != !config->key_file)
     return fail(WEFT_ERR_INVALID, "--%s is given without --%s: a client certificate and its key go together",
                 config->cert_file ? "cert" : "key", config->cert_file ? "key" : "cert");
@@ -258,11 +268,13 @@ static int check_together(const struct run_config *config) {
                 "for the embedded store");
   if (config->store && config->lead && !run_lead_has_store(config->lead, config->store))
     return fail(WEFT_ERR_INVALID,
-                "--store %s is not at the host of --rank-server %s: want one of them, or a store at the lead's host",
-                config->store, config->lead);
+                "--store %s is not at the host of --%s %s: want one of them, or a store at the lead's host",
+                config->store, lead, config->lead);
   if (config->lead && !config->store && !config->token)
-    return fail(WEFT_ERR_INVALID, "--rank-server is given without a token: want the token of the lead, in WEFT_TOKEN "
-                                  "or by --token-file; a lead that made its own token shows it on its terminal");
+    return fail(WEFT_ERR_INVALID,
+                "--%s is given without a token: want the token of the lead, in WEFT_TOKEN or by --token-file; a lead "
+                "that made its own token shows it on its terminal",
+                lead);
   return 0;
 }
 
@@ -300,13 +312,17 @@ static int run(const struct cli_call *call) {
     if (given[i])
       config->given[config->num_given++] =
           (struct run_given){rows[i].name, rows[i].offset - offsetof(struct elastic, config)};
-  compare_with_environment(config);
+  const char *near, *lead = cli_options_spelling(cli_options_find(call->command->options, "rank-server", &near),
+                                                 call->argc, call->argv);
+  compare_with_environment(config, lead);
   struct elastic_launcher launched = {0};
   int err = elastic.launcher ? elastic_take_launcher(config, &launched) : 0;
   if (!err)
     err = settle_mode(config);
   if (!err)
-    err = check_together(config);
+    err = check_lead(config->lead, lead);
+  if (!err)
+    err = check_together(config, lead);
   if (!err)
     err = check_files(config);
   if (err)

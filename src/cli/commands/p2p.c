@@ -169,6 +169,13 @@ static int check_sides(const struct p2p_config *config, const bool *given) {
   return 0;
 }
 
+// A wrong token is an error also where none is used, as it would be one as soon as the other side runs elsewhere.
+static int check_token(const struct p2p_config *config) {
+  return !config->token || strlen(config->token) <= SECRET_MAX
+             ? 0
+             : fail(WEFT_ERR_INVALID, "--token: has %zu bytes; want 1 to %d", strlen(config->token), SECRET_MAX);
+}
+
 // Sets where the two sides meet. `made` gets the token that a target makes itself.
 static int settle_sides(struct p2p_config *config, char *made) {
   if (config->mode == P2P_TARGET && config->host && config->listen && strcmp(config->host, config->listen) != 0)
@@ -201,6 +208,8 @@ static int run(const struct cli_call *call) {
   int err = settle_forms(&p2p, given);
   if (!err)
     err = check_sides(config, given);
+  if (!err)
+    err = check_token(config);
   if (!err)
     err = settle_sides(config, made);
   if (err)
