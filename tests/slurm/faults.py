@@ -418,6 +418,31 @@ class Faults(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn(options, " ".join(result.stdout.replace("\\\n", " ").split()))
 
+    def test_wrong_extra_arguments_are_found_before_the_job(self):
+        bench = self.folder / "bench.toml"
+
+        def dry_run(words, *options, test=TEST, path=self.folder / "test.toml"):
+            path.write_text(f"{test}[extra_cmd_args]\n{words}\n", encoding="utf-8")
+            return tool.weft("slurm", "dry-run", path, self.folder / "system.toml", "--nodes", 2, *options)
+        for words, place, says in (
+                ('"--num-tokns" = "8"', "20:1", "--num-tokns is not an option of weft elastic; did you mean --num-to"),
+                ('"--seed" = "7"\n"--hidden-dim" = "7"', "21:1", "--hidden-dim: 7 is out of range; want 128 to 16384"),
+                ('"--seed" = ""', "20:1", "--seed needs a value"),
+                ('"seed" = "7"', "20:1", '"seed=7" is no option; want --NAME'),
+                ('"--plan" = "other.json"', "20:1", "--plan is set by the script of the job; leave it out")):
+            result = dry_run(words)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), words)
+            self.assertTrue(result.stderr.startswith(f"{self.folder}/test.toml:{place}: {says}"), result.stderr)
+        self.assertIn("bench.toml:", dry_run('"-scheme" = "tpp"', test=BENCH, path=bench).stderr)
+        for words, options, last in (('"--seed" = "7"\n"--kineto" = ""', ("--options=-q",), "--seed=7 --kineto -q"),
+                                     ('"--zzzz" = "7"', ("--as-written",), "--zzzz=7")):
+            result = dry_run(words, *options)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f" {last}\n", result.stdout)
+        for word in ("--nocheck_consistency", "--filepath="):
+            result = dry_run(f'"{word}" = ""', test=BENCH, path=bench)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_what_a_file_says_is_no_command_in_a_script(self):
         key = '"zzz; echo $HOME" = 3\nnum_tokens = 128'
         (self.folder / "test.toml").write_text(TEST.replace("num_tokens = 128", key), encoding="utf-8")

@@ -19,14 +19,18 @@ const char *const cli_slurm_followers[] = {[SLURM_FOLLOWERS_EARLY] = "early", [S
 static int check_option(enum slurm_program program, const char *name, const char *value, const char **near) {
   struct cli_option_table table = cli_elastic.options;
   if (program == SLURM_TRANSFER)
-    table = (struct cli_option_table){.rows = cli_bench_transfer_rows, .count = CLI_BENCH_TRANSFER_ROWS};
+    table = (struct cli_option_table)CLI_BENCH_TRANSFER_TABLE;
   const struct cli_option *row = cli_options_find(table, name, near);
+  if (!row && !value && cli_options_find_cleared(table, name, strlen(name)))
+    return 0;
   if (!row)
     return 1;
   if (row->type == OPTION_FLAG)
     return value ? fail(WEFT_ERR_INVALID, "a flag has the value \"%s\": want true or false", value) : 0;
   if (!value)
     return fail(WEFT_ERR_INVALID, "it is not a flag: want a value instead of true or false");
+  if (*value == '\0' && cli_option_may_be_empty(table, name, strlen(name)))
+    return 0;
   int err = cli_option_check(row, value);
   if (!err && program == SLURM_TRANSFER && strcmp(row->name, "backend") == 0)
     err = transfer_check_backends(value);

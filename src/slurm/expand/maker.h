@@ -38,9 +38,9 @@ void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run);
 void slurm_make_memory(const struct slurm_maker *maker, struct slurm_run *run);
 // Whether the script of a job gives this option itself. `*key`: the key of files for it, NULL: there is none.
 bool slurm_option_is_reserved(const char *name, const char **key);
-// Checks the words from `first` on, which --options gave. With --as-written they are not those of a program of Weft.
-void slurm_check_words(const struct slurm_maker *maker, const struct slurm_run *run, const struct slurm_words *words,
-                       size_t first);
+// Checks the run's further words, which [extra_cmd_args] and --options gave. With --as-written they are not those of a
+// program of Weft.
+void slurm_check_words(const struct slurm_maker *maker, const struct slurm_run *run);
 void slurm_make_nsys(const struct slurm_maker *maker, struct slurm_run *run); // the nodes are known
 
 #endif

@@ -156,11 +156,9 @@ void slurm_make_options(const struct slurm_maker *maker, struct slurm_run *run) 
     slurm_words_add(maker->memory, &run->extra_args,
                     *arg->text ? slurm_memory_print(maker->memory, "%s=%s", arg->key, arg->text) : arg->key);
   }
-  size_t first = run->extra_args.count;
-  if (slurm_words_split(maker->memory, &run->extra_args, maker->request->options))
-    slurm_check_words(maker, run, &run->extra_args, first);
-  else
+  if (!slurm_words_split(maker->memory, &run->extra_args, maker->request->options))
     slurm_fault(maker->faults, slurm_place("--options"), "it has a quote without an end; want quotes in pairs");
+  slurm_check_words(maker, run);
 }
 
 static void take_store(const struct slurm_maker *maker, struct slurm_run *run) {
