@@ -2,6 +2,9 @@
 // after stop_at_once(), ends the process even within a call that checks no flag.
 #include "base/signal/stop.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,9 +30,28 @@ static void leave(int number) {
   _exit(128 + number);
 }
 
+// Replaces an output that takes no bytes by /dev/null. The kernel starts a write() again that the signal has
+// interrupted, and finds the file of its descriptor anew, so it ends then, and so do all later ones, up to those of
+// exit().
+static void give_up(int output) {
+  enum { READER_MS = 500 }; // for a reader that is only slow
+  struct pollfd wanted = {.fd = output, .events = POLLOUT};
+  if (poll(&wanted, 1, READER_MS) != 0)
+    return;
+  int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (null >= 0) {
+    dup2(null, output);
+    close(null);
+  }
+}
+
 static void take(int number) {
+  int error = errno;
   if (atomic_exchange(&came, number) != 0 || atomic_load(&now))
     leave(number);
+  give_up(STDOUT_FILENO);
+  give_up(STDERR_FILENO);
+  errno = error;
 }
 
 bool stop_hangup_is_ignored(void) {

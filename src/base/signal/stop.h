@@ -1,6 +1,8 @@
 // Signals that request a command of the tool to end. The first signal is recorded, and the running work ends with
 // CANCELED at its next check, so that the results so far are written, and files, uploads and peers are left in good
-// order. A second signal ends the process at once, with a message and exit status 128 + its number.
+// order. If nobody reads standard output or standard error, what is written there from then on is dropped: otherwise a
+// write would wait for a reader that may never come. A second signal ends the process at once, with a message and exit
+// status 128 + its number.
 #ifndef BASE_SIGNAL_STOP_H
 #define BASE_SIGNAL_STOP_H
 
