@@ -115,6 +115,13 @@ def a_transfer_measures_what_its_options_say():
     assert "VRAM" not in notes({"job": "bench"})
 
 
+def one_gpu_is_enough_for_one_end():
+    for options, more in (({"initiator_seg_type": "VRAM"}, {}), ({"backend": "GDS"}, {}), ({"backend": "SHM"}, {}),
+                          ({}, {"nodes": 2}), ({}, {"resources": {"gpuCount": 2}})):
+        values = {"job": "bench", "nodes": 1, "resources": {"gpuCount": 1}, "bench": {"options": options}, **more}
+        assert pods(render(values=values), "master"), (options, more)
+
+
 def the_largest_group_on_gpus_is_taken():
     """refusals.py has larger ones. On host memory these are not too large."""
     seats = int(re.search(r"\bDEVICE_SEATS = (\d+)", (ROOT / "src/device/device.h").read_text())[1])
@@ -128,4 +135,5 @@ def the_largest_group_on_gpus_is_taken():
 main({test.__name__: test for test in (
     ranks_have_processors_and_memory, a_store_has_what_one_rank_has, what_is_given_stays_and_bounds_the_rest,
     infiniband_is_the_usual_device, notes_say_that_tcp_joins_the_gpus, examples_do_not_join_gpus_by_tcp,
-    a_transfer_measures_gpu_memory, a_transfer_measures_what_its_options_say, the_largest_group_on_gpus_is_taken)})
+    a_transfer_measures_gpu_memory, a_transfer_measures_what_its_options_say, one_gpu_is_enough_for_one_end,
+    the_largest_group_on_gpus_is_taken)})

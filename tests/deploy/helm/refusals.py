@@ -88,6 +88,8 @@ CONTRADICTIONS = {
                              "phase 0 of the plan has 65 ranks, and a group on GPUs has 64 at most"),
     "a large benchmark on GPUs": ({"job": "ep", "nodes": 9, "resources": {"gpuCount": 8}},
                                   "nodes x ranksPerNode is 72, and a group on GPUs has 64 ranks at most"),
+    "a transfer within one GPU": ({"job": "bench", "nodes": 1, "resources": {"gpuCount": 1}},
+                                  "both ends of a transfer would be on that GPU, and no link is measured"),
     "digits": ({"elastic": {"options": {"seed": 2**53 + 2}}}, "9007199254740994 is too large for Helm"),
     "one port for two": ({"port": 9100, "metrics": {"enabled": True}},
                          "metrics.port is 9100, as that of the master is"),

@@ -125,6 +125,7 @@ MEMORY "plan" PLAN */}}
 {{- end -}}
 {{- else if eq $v.job "bench" -}}
 {{- $out = concat (list "bench" "transfer" "--benchmark-group" (include "weft.testId" $root)) $meeting -}}
+{{- include "weft.checkBenchGpus" $root -}}
 {{- $out = concat $out (include "weft.benchWorkers" $root | fromJsonArray) -}}
 {{- if include "weft.benchOnGpus" $root }}{{ $out = concat $out (list "--initiator-seg-type" "VRAM" "--target-seg-type" "VRAM") }}{{ end -}}
 {{- $out = concat $out (include "weft.options" $v.bench.options | fromJsonArray) -}}
@@ -203,6 +204,16 @@ memory alone. */}}
 {{- with $options.backend }}{{ $ways = concat $ways (ternary . (toString . | splitList ",") (kindIs "slice" .)) }}{{ end -}}
 {{- range $ways }}{{ if has (upper . | trim) (list "SHM" "POSIX" "OBJ" "OBJECT" "FILE") }}{{ $said = true }}{{ end }}{{ end -}}
 {{- if and (include "weft.gpuCount" . | int) (not $said) }}yes{{ end -}}
+{{- end }}
+
+{{/* Refuses a transfer whose two ends would be on the only GPU: it crosses no link, so weft refuses every figure. GDS has
+one end there and the other in a file. */}}
+{{- define "weft.checkBenchGpus" -}}
+{{- $options := include "weft.benchOptions" . | fromJson -}}
+{{- $files := contains "GDS" ($options.backend | toString | upper) -}}
+{{- if and (eq 1 (include "weft.nodes" . | int)) (eq 1 (include "weft.gpuCount" . | int)) (include "weft.benchOnGpus" .) (not $files) -}}
+{{- fail "job=bench has one node with one GPU, so both ends of a transfer would be on that GPU, and no link is measured: want nodes=2, resources.gpuCount=2, or bench.options.initiator_seg_type=VRAM for a GPU and host memory" -}}
+{{- end -}}
 {{- end }}
 
 {{/* The command of a container. A shell stands before weft only where it has to stay behind it:
