@@ -458,6 +458,11 @@ struct weft_peer_info {
   char name[WEFT_AGENT_MAX_NAME];         /**< its name */
   char reason[WEFT_AGENT_MAX_DETAIL];     /**< why it has ended; "" if it lives */
   char transports[WEFT_AGENT_MAX_DETAIL]; /**< transports that reach it, comma-separated, in the order of preference */
+  /** For each of `transports` over libfabric or UCX: its name, then what that library has chosen for this peer. For ofi
+   *  this is the provider and the domain; for ucx UCX's own transports and devices. Example: "ofi tcp eth0; ucx rc_mlx5
+   *  mlx5_0:1". A network that falls back to TCP shows here. The text is for people: its format may change. "": no such
+   *  transport reaches the peer */
+  char uses[WEFT_AGENT_MAX_DETAIL];
 };
 /** Initial value: its size, and 0 for all else. */
 #define WEFT_PEER_INFO_INIT WEFT_SIZED(struct weft_peer_info)

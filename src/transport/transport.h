@@ -253,6 +253,11 @@ struct transport {
   // Before sleeping on fd(): 0, or BUSY: call progress() first. NULL when fd() is always -1 or needs no arming.
   int (*arm)(struct transport_worker *worker);
 
+  // Writes what the transport's library has chosen to reach that peer, in the library's words and for people: "tcp
+  // eth0", "rc_mlx5 mlx5_0:1". Several ways have a comma and a blank between them. "": not known now. It may be called
+  // for a peer that has failed. NULL: the transport uses no library that chooses.
+  void (*uses)(struct transport_worker *worker, const struct transport_peer *peer, char *text, size_t cap);
+
   // The cost of requests to that peer (NULL: in general).
   void (*cost)(struct transport_worker *worker, const struct transport_peer *peer, struct transport_cost *cost);
 };

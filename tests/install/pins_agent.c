@@ -69,7 +69,7 @@ PIN_FIELD(struct weft_region_info, device, 28);
 PIN_FIELD(struct weft_region_info, flags, 32);
 PIN_FIELD(struct weft_region_info, reserved, 36);
 
-PIN_SIZE(struct weft_peer_info, 488);
+PIN_SIZE(struct weft_peer_info, 648);
 PIN_FIELD(struct weft_peer_info, size, 0);
 PIN_FIELD(struct weft_peer_info, peer, 8);
 PIN_FIELD(struct weft_peer_info, incarnation, 16);
@@ -79,6 +79,7 @@ PIN_FIELD(struct weft_peer_info, num_regions, 36);
 PIN_FIELD(struct weft_peer_info, name, 40);
 PIN_FIELD(struct weft_peer_info, reason, 168);
 PIN_FIELD(struct weft_peer_info, transports, 328);
+PIN_FIELD(struct weft_peer_info, uses, 488);
 
 PIN_SIZE(struct weft_agent_event, 320);
 PIN_FIELD(struct weft_agent_event, size, 0);

@@ -4,6 +4,7 @@
 
 #include "agent/agent.h"
 #include "agent/peer/table.h"
+#include "agent/progress/submit.h"
 #include "base/fail.h"
 #include "base/sized.h"
 
@@ -29,6 +30,24 @@ static void name_transports(weft_agent_t *agent, struct agent_peer *peer, char *
   }
 }
 
+// What their network libraries have chosen for it.
+static void name_uses(weft_agent_t *agent, struct agent_peer *peer, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (uint32_t i = 0; i < agent->num_workers; i++) {
+    struct agent_worker *worker = &agent->workers[i];
+    struct agent_link *link = peer->state == AGENT_PEER_ALIVE ? agent_link_get(peer, worker) : NULL;
+    char one[WEFT_AGENT_MAX_DETAIL] = "";
+    if (!link || !worker->transport->uses)
+      continue;
+    agent_worker_lock(worker);
+    worker->transport->uses(worker->worker, link->to, one, sizeof one);
+    agent_worker_unlock(worker);
+    if (one[0] && used + strlen(worker->transport->name) + strlen(one) + 4 <= size)
+      used += (size_t)snprintf(text + used, size - used, "%s%s %s", used > 0 ? "; " : "", worker->transport->name, one);
+  }
+}
+
 static void describe(weft_agent_t *agent, struct agent_peer *peer, struct weft_peer_info *info) {
   static const enum weft_peer_state states[] = {
       [AGENT_PEER_ALIVE] = WEFT_PEER_ALIVE, [AGENT_PEER_LEFT] = WEFT_PEER_LEFT, [AGENT_PEER_LOST] = WEFT_PEER_LOST};
@@ -41,6 +60,7 @@ static void describe(weft_agent_t *agent, struct agent_peer *peer, struct weft_p
   snprintf(info->name, sizeof info->name, "%s", peer->name);
   snprintf(info->reason, sizeof info->reason, "%s", peer->why);
   name_transports(agent, peer, info->transports, sizeof info->transports);
+  name_uses(agent, peer, info->uses, sizeof info->uses);
 }
 
 int weft_agent_peer(weft_agent_t *agent, weft_peer_t id, struct weft_peer_info *out) {

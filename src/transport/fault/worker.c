@@ -106,6 +106,11 @@ static void cost(struct transport_worker *base, const struct transport_peer *pee
   worker->inner_table->cost(worker->inner, peer ? ((const struct fault_peer *)peer)->inner : NULL, is);
 }
 
+static void uses(struct transport_worker *base, const struct transport_peer *peer, char *text, size_t cap) {
+  struct fault_worker *worker = (struct fault_worker *)base;
+  worker->inner_table->uses(worker->inner, ((const struct fault_peer *)peer)->inner, text, cap);
+}
+
 void fault_table(struct fault_setup *setup) {
   setup->table = (struct transport){.what = "another transport, with faults on purpose",
                                     .abilities = setup->inner->abilities,
@@ -127,6 +132,7 @@ void fault_table(struct fault_setup *setup) {
                                     .progress = progress,
                                     .fd = get_fd,
                                     .arm = arm,
+                                    .uses = setup->inner->uses ? uses : NULL,
                                     .cost = cost};
   setup->table.abilities.flags &= ~(uint32_t)TRANSPORT_CONCURRENT_POST;
 }

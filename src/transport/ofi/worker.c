@@ -100,6 +100,14 @@ static int arm(struct transport_worker *base) {
   return rc == 0 ? 0 : ofi_fail(rc, "libfabric cannot arm its descriptor");
 }
 
+// All peers are reached by the worker's one domain, whose name is that of a NIC or an interface.
+static void uses(struct transport_worker *base, const struct transport_peer *peer, char *text, size_t cap) {
+  const struct fi_info *info = ((const struct ofi_worker *)base)->info;
+  const char *domain = info->domain_attr->name;
+  (void)peer;
+  snprintf(text, cap, "%s%s%s", info->fabric_attr->prov_name, domain ? " " : "", domain ? domain : "");
+}
+
 // The cost by the NIC's speed if the provider reports it; otherwise values measured with TCP and shared memory.
 static void cost(struct transport_worker *base, const struct transport_peer *peer, struct transport_cost *cost) {
   const struct ofi_worker *worker = (const struct ofi_worker *)base;
@@ -146,5 +154,6 @@ const struct transport transport_ofi = {
     .progress = progress,
     .fd = worker_fd,
     .arm = arm,
+    .uses = uses,
     .cost = cost,
 };

@@ -198,6 +198,10 @@ bool ucx_part(struct flow_peer *peer);
 ucs_status_t ucx_open_ep(struct ucx_peer *peer); // peer->ep, to peer->address
 bool ucx_close_ep(struct ucx_peer *peer);        // by force; called again until UCX has released it
 
+// lanes.c: UCX's description of an endpoint, which the caller frees; NULL: no memory.
+char *ucx_ep_text(ucp_ep_h ep);
+void ucx_uses(struct transport_worker *worker, const struct transport_peer *peer, char *text, size_t cap);
+
 // reconnect.c The peer's connection has failed. False: no further attempt is made.
 bool ucx_try_again(struct ucx_peer *peer, ucs_status_t status);
 bool ucx_give_up(struct ucx_peer *peer);           // returns whether it was to be tried again

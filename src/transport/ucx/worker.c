@@ -338,5 +338,6 @@ const struct transport transport_ucx = {
     .progress = progress,
     .fd = worker_fd,
     .arm = arm,
+    .uses = ucx_uses,
     .cost = cost,
 };

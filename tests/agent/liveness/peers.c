@@ -57,7 +57,11 @@ static void test_peers(void **state) {
   assert_string_equal(info.transports, "");
   assert_int_equal(weft_agent_peers(pair.a.agent, peers, 4, &count), 0);
   assert_int_equal(count, 0);
-  info.size = sizeof info - 1;
+  info.size = offsetof(struct weft_peer_info, uses); // an older program
+  memset(info.uses, 'x', sizeof info.uses);
+  assert_int_equal(weft_agent_peer(pair.a.agent, before, &info), 0);
+  assert_int_equal(info.uses[0], 'x');
+  info.size = offsetof(struct weft_peer_info, uses) - 1;
   assert_int_equal(weft_agent_peer(pair.a.agent, before, &info), WEFT_ERR_INVALID);
 }
 
