@@ -6,6 +6,13 @@
 
 #include "base/signal/stop.h"
 
+// Called after transfers, when the network library has made its connections.
+static void note_uses(const struct p2p_bench *bench, struct p2p_result *result) {
+  struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+  if (weft_agent_peer(bench->session.agent, bench->session.peer, &info) == 0)
+    snprintf(result->uses, sizeof result->uses, "%s", info.uses);
+}
+
 // The peer's load comes after the check: the two overwrite each other's sources.
 static int run_transfers(struct p2p_bench *bench, enum weft_transfer_op op, struct p2p_result *result) {
   const struct p2p_config *config = bench->config;
@@ -26,6 +33,8 @@ static int run_transfers(struct p2p_bench *bench, enum weft_transfer_op op, stru
   if (rc == 0 && check)
     rc = bench->ends->check(bench, &load, places);
   result->checked = rc == 0 && check;
+  if (rc == 0)
+    note_uses(bench, result);
   if (rc == 0 && config->bidirectional)
     rc = bench->ends->both_ways(bench, &load, result);
   result->per_second = result->gbps * 1e9 / (double)result->bytes;

@@ -82,6 +82,12 @@ static bool through_cache(const struct p2p_report *report, const struct p2p_resu
          gbps > result->bound.gbps;
 }
 
+void p2p_bound_note_uses(struct p2p_report *report, const struct p2p_result *result) {
+  struct limits_route route;
+  fill_route(report, result, &route);
+  limits_uses_note(&report->uses, result->uses, &route);
+}
+
 void p2p_bound_judge(const struct p2p_report *report, struct p2p_result *result) {
   struct limits_route route;
   result->bound.gbps = result->percent = -1;

@@ -81,9 +81,10 @@ struct p2p_result {
   double window_s;          // the time in which both rates were measured; 0: the time of the iterations
   bool checked;             // every byte was compared
   char transport[32];
-  struct limits_bound bound; // of the rates; `gbps` negative: not known
-  double percent;            // of the bound; negative: not known
-  char refused[P2P_REASON];  // why the rates cannot be true (they are 0 then); or ""
+  char uses[WEFT_AGENT_MAX_DETAIL]; // of the peer: see struct weft_peer_info
+  struct limits_bound bound;        // of the rates; `gbps` negative: not known
+  double percent;                   // of the bound; negative: not known
+  char refused[P2P_REASON];         // why the rates cannot be true (they are 0 then); or ""
 };
 
 // Files and objects: measured against this process's own memory, without a peer.

@@ -93,6 +93,8 @@ static int write_json(struct p2p_report *report, bool complete) {
                 "bidirectional", config->bidirectional, "complete", complete, "results", report->list);
   if (!all)
     return fail(WEFT_ERR_NOMEM, "no memory for the results");
+  if (*report->uses.text)
+    json_object_set_new(all, "uses", json_string(report->uses.text));
   bool written = json_dumpf(all, report->out, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS_IN_JSON)) == 0 &&
                  fputc('\n', report->out) != EOF && fflush(report->out) == 0;
   int cause = errno;
@@ -129,6 +131,7 @@ int p2p_report_row(struct p2p_report *report, struct p2p_result *result) {
   bool first = report->rows++ == 0;
   p2p_bound_judge(report, result);
   keep_bound(report, &result->bound);
+  p2p_bound_note_uses(report, result);
   report->refused += *result->refused != '\0';
   int rc = p2p_figures_wanted(report) ? p2p_figures_row(report, result) : 0;
   if (rc != 0)

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "base/text/digits.h"
+#include "limits/uses.h"
 #include "measure/figures.h"
 #include "p2p/p2p.h"
 
@@ -29,6 +30,7 @@ struct p2p_report {
   uint32_t refused;                       // of the rows
   struct limits_bound bounds[P2P_BOUNDS]; // the bounds of the rows, for the table's foot
   uint32_t num_bounds;
+  struct limits_uses uses;
   struct figures figures; // the rows again, if a page or a node exporter's file is to be written
   uint64_t begun_ns;
 };
@@ -63,7 +65,7 @@ int p2p_figures_write(struct p2p_report *report, bool complete);
 
 void p2p_table_head(const struct p2p_report *report);
 void p2p_table_row(const struct p2p_report *report, const struct p2p_result *result);
-// Prints the bounds that the rates were compared with.
+// Prints what the network libraries use, and the bounds that the rates were compared with.
 void p2p_table_foot(const struct p2p_report *report);
 
 #endif

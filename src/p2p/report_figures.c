@@ -106,6 +106,8 @@ int p2p_figures_write(struct p2p_report *report, bool complete) {
   struct figures *figures = &report->figures;
   const struct figures *list[] = {figures};
   const char *label = "p2p";
+  if (*report->uses.text)
+    json_object_set_new(figures->settings, "uses", json_string(report->uses.text));
   figures->elapsed_s = digits_rounded((double)(clock_ns() - report->begun_ns) / 1e9);
   figures->complete = complete;
   figures->passed = complete && report->refused == 0;

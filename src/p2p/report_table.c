@@ -155,6 +155,8 @@ void p2p_table_row(const struct p2p_report *report, const struct p2p_result *one
 }
 
 void p2p_table_foot(const struct p2p_report *report) {
+  if (*report->uses.text)
+    put_note(report, "uses: ", report->uses.text);
   for (uint32_t i = 0; i < report->num_bounds; i++) {
     const struct limits_bound *bound = &report->bounds[i];
     char text[LIMITS_DETAIL + 128];

@@ -127,6 +127,16 @@ class Gpus(tool.ToolTest):
         return json.loads(self.passes("p2p", "--json", "--cuda", "-s", "8,100001,1MB", "-n", 5, *arguments,
                                       **{**WITH_FAKE_GPUS, **more}))
 
+    def test_tcp_is_a_warning_unless_it_is_named(self):
+        call = ["p2p", "--cuda", "-s", "8,64", "-n", 5, "--transport", "ucx"]
+        result = tool.weft(*call, **WITH_FAKE_GPUS)
+        if result.returncode == 3 and "cuda" not in result.stderr.lower():
+            self.skipTest(f"no UCX here: {result.stderr}")
+        if "uses: ucx tcp " not in result.stdout:
+            self.skipTest(f"UCX does not use TCP here: {result.stdout}")
+        self.assertEqual(result.stderr.count("transfers of GPU memory go over TCP: UCX has chosen"), 1, result.stderr)
+        self.assertIn("uses: ucx tcp ", self.passes(*call, UCX_TLS="tcp", **WITH_FAKE_GPUS))
+
     def test_one_for_each_end(self):
         said = self.measure("--gpu_id", 0)
         self.assertEqual(said["memory"], "cuda")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import signal
 import subprocess
 import unittest
@@ -35,6 +36,22 @@ class Table(tool.ToolTest):
 
     def test_colours(self):
         self.assertIn("\033[1m", self.passes("p2p", "-s", 8, "-n", 5, "--color", "always"))
+
+
+class Uses(tool.ToolTest):
+    """What the network library has chosen."""
+    def test_it_is_shown_once(self):
+        for transport in ("ofi", "ucx"):
+            result = tool.weft("p2p", "-s", "8,64", "-n", 5, "--transport", transport)
+            if result.returncode == 3:
+                continue  # the transport does not work on this host
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(len(re.findall(rf"(?m)^uses: {transport} \S+ \S+", result.stdout)), 1, result.stdout)
+            said = json.loads(self.passes("p2p", "--json", "-s", 8, "-n", 5, "--transport", transport))
+            self.assertRegex(said["uses"], rf"^{transport} \S+ \S+")
+
+    def test_shared_memory_has_none(self):
+        self.assertNotIn("uses:", self.passes("p2p", "-s", 8, "-n", 5, "--transport", "shm"))
 
 
 class Csv(tool.ToolTest):

@@ -192,14 +192,14 @@ static struct way find_way(const struct transfer_worker *worker, const struct en
   return way;
 }
 
-static void find_bound(struct transfer_report *report, const struct transfer_worker *worker,
-                       const struct transfer_row *row, const struct transfer_gathered *all, const struct ends *ends,
-                       const struct way *way, struct limits_bound *bound) {
+static struct limits_route find_route(const struct transfer_worker *worker, const struct transfer_row *row,
+                                      const struct transfer_gathered *all, const struct ends *ends,
+                                      const struct way *way) {
   const struct transfer_config *config = &worker->plan->config;
   struct limits_end here = bound_end(worker, ends->initiator, way->between ? "the initiators' host" : NULL);
   struct limits_end there = bound_end(worker, ends->target, way->between ? "the targets' host" : NULL);
   bool writes = config->op_type == WEFT_TRANSFER_WRITE;
-  struct limits_route route = {
+  return (struct limits_route){
       .from = writes ? here : there,
       .to = writes ? there : here,
       .transport = all->transport,
@@ -207,7 +207,11 @@ static void find_bound(struct transfer_report *report, const struct transfer_wor
       .pairs = worker->pairs.count,
       .working_set = 2 * row->block * row->batch * config->num_threads * config->pipeline_depth,
   };
-  limits_route_bound(report->limits, &route, bound);
+}
+
+static void find_bound(struct transfer_report *report, const struct limits_route *route, const struct way *way,
+                       struct limits_bound *bound) {
+  limits_route_bound(report->limits, route, bound);
   if (!way->known)
     bound->gbps = -1;
   if (bound->gbps <= 0 || way->times == 1)
@@ -216,6 +220,19 @@ static void find_bound(struct transfer_report *report, const struct transfer_wor
   snprintf(detail, sizeof detail, "%u times %.4g GB/s, %.200s", way->times, bound->gbps, bound->detail);
   memcpy(bound->detail, detail, sizeof detail);
   bound->gbps *= way->times;
+}
+
+// Notes what the network library of the first pair uses: rank 0 is its initiator.
+static void note_uses(struct transfer_report *report, const struct transfer_worker *worker,
+                      const struct limits_route *route, const struct ends *ends) {
+  struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+  if (!ends->there ||
+      weft_agent_peer(worker->agent, worker->sync.peers[worker->pairs.list[0].target.rank].peer, &info) != 0)
+    return;
+  bench_progress_hide(&report->progress);
+  limits_uses_note(&report->uses, info.uses, route);
+  if (*report->uses.text)
+    json_object_set_new(report->figures.settings, "uses", json_string(report->uses.text));
 }
 
 static bool add_times(struct figures_row *to, const char *name, const uint64_t *times, size_t count,
@@ -286,7 +303,9 @@ int transfer_report_row(struct transfer_report *report, const struct transfer_wo
   struct ends ends = find_ends(worker);
   struct way way = find_way(worker, &ends);
   struct limits_bound bound = {0};
-  find_bound(report, worker, row, all, &ends, &way, &bound);
+  struct limits_route route = find_route(worker, row, all, &ends, &way);
+  find_bound(report, &route, &way, &bound);
+  note_uses(report, worker, &route, &ends);
   json_t *keys = make_keys(worker, row, all, &ends);
   struct figures_row *to = keys ? figures_add_row(&report->figures, keys, row->run) : NULL;
   json_decref(keys);
@@ -321,6 +340,8 @@ static void print_own(struct transfer_report *report) {
     for (int i = 0; i < 160; i++)
       putchar('-');
     printf("\n\n%s", report->own_text);
+    if (*report->uses.text)
+      printf("\nUses: %s", report->uses.text);
     printf("\nBounds: %s\n", limits_origin(report->limits));
   }
   free(report->own_text);
