@@ -228,6 +228,8 @@ def test_store_and_labels(store: weft.Store) -> None:
         peer = a.fetch("b")
         assert a.fetch("b", "some") == peer == a.find("b") and a.peers() == [peer]
         assert a.regions(peer)[0].length == 64
+        known = a.peer(peer)
+        assert all(one.partition(" ")[0] in known.transports.split(",") for one in known.uses.split("; ") if one)
         b.unpublish()
         while a.peers():
             a.wait_news(1)

@@ -59,6 +59,8 @@ class PeerInfo(NamedTuple):
     """why it has ended; "" if it lives"""
     transports: str
     """transports that reach it, comma-separated, in the order of preference"""
+    uses: str
+    """what libfabric and UCX have chosen for it, such as "ofi tcp eth0": words for people, whose format may change"""
 
 
 class Notification(NamedTuple):

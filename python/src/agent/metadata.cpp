@@ -98,12 +98,12 @@ void connect(const Agent &self, weft_peer_t peer, uint32_t timeout_ms) {
              [=](weft_agent_t *agent, uint32_t attempt_ms) { return weft_agent_connect(agent, peer, attempt_ms); });
 }
 
-// (incarnation, received_ns, state, num_regions, name, reason, transports)
+// (incarnation, received_ns, state, num_regions, name, reason, transports, uses)
 nb::object peer_info(const Agent &self, weft_peer_t peer) {
   weft_peer_info info = WEFT_PEER_INFO_INIT;
   agent_call(self.state, [&](weft_agent_t *agent) { return weft_agent_peer(agent, peer, &info); });
   return nb::make_tuple(info.incarnation, info.received_ns, (int)info.state, info.num_regions, loose_text(info.name),
-                        loose_text(info.reason), loose_text(info.transports));
+                        loose_text(info.reason), loose_text(info.transports), loose_text(info.uses));
 }
 
 nb::object peers(const Agent &self) {
@@ -167,6 +167,6 @@ void bind_metadata(nb::class_<Agent> &agent) {
              return port;
            })
       .def("peer_info", &peer_info, nb::arg("peer"),
-           nb::sig("def peer_info(self, peer: int) -> tuple[int, int, int, int, str, str, str]"))
+           nb::sig("def peer_info(self, peer: int) -> tuple[int, int, int, int, str, str, str, str]"))
       .def("peers", &peers, nb::sig("def peers(self) -> list[int]"));
 }
