@@ -10,6 +10,8 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
+from ._kernels import runs_of, times_of
+
 CACHE_BYTES = 256 << 20
 """more than the second-level cache of any GPU"""
 
@@ -55,7 +57,12 @@ def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_t
                  barrier: Callable[[], Any] | None = None) -> Any:
     """Mean seconds of the kernels whose names contain each of `kernel_names`: a number for one name, a tuple for
     several. With num_kernels_per_period each entry is a list, for kernels that run by turns. flush_l2: empties the
-    cache before each call. barrier_comm_profiling: ranks meet before each call, in `barrier` or by an all-reduce."""
+    cache before each call. barrier_comm_profiling: ranks meet before each call, in `barrier` or by an all-reduce.
+
+    The names of the originals' kernels stand for those of Weft that do the same: `dispatch_impl` and `combine_impl`
+    mean `dispatch` and `combine`. If fn has operations of many tokens, these names give the seconds of a call in which
+    kernels of its dispatches or combines run. For `dispatch_copy_epilogue_impl` and `combine_reduce_epilogue_impl` Weft
+    has no kernel: their work is in the time of the two, so their own time is nan, and a warning says so."""
     del suppress_kineto_output
     if not torch.cuda.is_available():
         raise RuntimeError("bench_kineto: kernels run on a GPU, and there is none; bench() measures without one")
@@ -72,13 +79,5 @@ def bench_kineto(fn: Callable[[], Any], kernel_names: str | Sequence[str], num_t
         torch.cuda.synchronize()
     if trace_path is not None:
         profiler.export_chrome_trace(trace_path)
-    results = [_times_of(profiler.events(), name, num_kernels_per_period) for name in names]
+    results = times_of(runs_of(profiler.events()), names, num_tests, num_kernels_per_period)
     return results[0] if isinstance(kernel_names, str) else tuple(results)
-
-
-def _times_of(events: Any, name: str, period: int) -> Any:
-    times = [event.device_time / 1e6 for event in events if name in event.name and event.device_time > 0]
-    if not times:
-        raise RuntimeError(f"bench_kineto: no kernel with {name!r} in its name has run")
-    turns = [statistics.fmean(times[turn::period]) for turn in range(period)]
-    return turns if period > 1 else turns[0]
