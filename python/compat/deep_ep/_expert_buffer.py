@@ -187,8 +187,8 @@ class ExpertBuffer(CommonBuffer):
                 raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 to {MOST_ALIGNMENT}")
             most = num_max_tokens_per_rank or self.num_max_tokens_per_rank
             if values.shape[0] > most:
-                raise ValueError(f"x: {values.shape[0]} tokens, and num_max_tokens_per_rank says that there is room "
-                                 f"for {most} of a rank")
+                raise ValueError(f"x: {values.shape[0]} tokens, and by num_max_tokens_per_rank (default: "
+                                 f"WEFT_EP_MAX_TOKENS) there is room for {most} of a rank")
             # One group is used for all calls with fewer tokens: programs pass another number for each size of a batch.
             engine = self._engines.get(values, experts_of_rank(num_experts, self.num_ranks),
                                        max(most, self.num_max_tokens_per_rank))

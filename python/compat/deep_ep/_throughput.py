@@ -17,8 +17,9 @@ from weft_compat_ep._throughput import Throughput
 class ThroughputCalls(HighThroughput):
     """Dispatches of many tokens: one row for each token on each rank, by source rank, then by token.
 
-    One operation has up to WEFT_EP_MAX_TOKENS tokens of a rank. The first dispatch of each hidden size and number of
-    experts opens a group of ranks.
+    The first dispatch of each hidden size and number of experts opens a group of ranks. Its operations have up to
+    WEFT_EP_MAX_TOKENS tokens of a rank. Without this variable they have up to 8,192, or up to the next power of two of
+    the most tokens that a rank has in that dispatch.
     """
 
     _meeting: Meeting
@@ -30,9 +31,12 @@ class ThroughputCalls(HighThroughput):
         key = (x.shape[1], experts_per_rank, x.is_cuda, os.environ.get(TOKENS_VARIABLE))
         engine = engines.get(key)
         if engine is None:
-            sizes = sizes_of(token_limit(), x.shape[1], experts_per_rank, self.group_size,
-                             "cuda" if x.is_cuda else "host")
-            self._meeting.agree(sizes, f"-{sizes.hidden}-{sizes.experts_per_rank}-{sizes.memory}")
+            memory = "cuda" if x.is_cuda else "host"
+            part = f"-{x.shape[1]}-{experts_per_rank}-{memory}"
+            tokens = self._meeting.largest(f"tokens{part}", token_limit(x.shape[0]),
+                                           range(self.group_size), self._seconds)
+            sizes = sizes_of(tokens, x.shape[1], experts_per_rank, self.group_size, memory)
+            self._meeting.agree(sizes, part)
             engine = engines[key] = Throughput(
                 self._meeting, sizes, range(self.group_size), seconds=self._seconds, op_seconds=self._seconds,
                 part="-".join(map(str, sizes)), strict=not self.enable_shrink)

@@ -173,13 +173,17 @@ class Buffer(HighThroughput):
             self._meeting.pass_together(self._connected, self._seconds)
 
     def _ranks_of(self, ranks: Iterable[int], what: str) -> set[int]:
-        self._check_alive()
-        if self.group_size == 0:
-            raise RuntimeError(f"{what}: call update_memory_buffers first: it says how many ranks there may be")
+        self._check_ready(what)
         wanted = {int(rank) for rank in ranks}
         if wanted and not 0 <= min(wanted) <= max(wanted) < self.group_size:
             raise ValueError(f"{what}: {sorted(wanted)}: ranks are 0 to {self.group_size - 1}")
         return wanted
+
+    def _check_ready(self, what: str) -> None:
+        self._check_alive()
+        if self.group_size == 0:
+            raise RuntimeError(f"{what}: call update_memory_buffers first: it says how many ranks there may be, and "
+                               "how many experts each has")
 
     def _meet(self, others: set[int]) -> Meeting:
         if self._meeting is None:
@@ -210,10 +214,13 @@ class Buffer(HighThroughput):
 
     def _begin(self, sizes: Sizes) -> Engine | Throughput:
         """Opens the rank for the first operation, whose sizes all ranks agree on."""
+        self._met().agree(sizes)
+        return self._join() if self._late else self._open_for(sizes)
+
+    def _met(self) -> Meeting:
         if self._meeting is None:
             raise RuntimeError("dispatch: call connect_ranks first")
-        self._meeting.agree(sizes)
-        return self._join() if self._late else self._open_for(sizes)
+        return self._meeting
 
     def _open_for(self, sizes: Sizes) -> Engine | Throughput:
         self._engine = self._open(sizes)
@@ -287,7 +294,7 @@ class Buffer(HighThroughput):
                                dispatch_wait_recv_cost_stats, async_finish, return_recv_hook, False)
 
     def _engine_for(self, x: torch.Tensor, topk_idx: torch.Tensor, max_tokens: int, num_experts: int | None) -> Engine:
-        self._check_alive()
+        self._check_ready("dispatch")
         if num_experts is not None and not 0 < num_experts <= self.group_size * self._experts:
             raise ValueError(f"num_experts: {num_experts}, but {self.group_size} ranks have {self._experts} each")
         check_tensors(x=x, topk_idx=topk_idx)
@@ -307,7 +314,7 @@ class Buffer(HighThroughput):
         return engine
 
     def _begun(self, what: str) -> Engine:
-        self._check_alive()
+        self._check_ready(what)
         self._check_mode(True)
         if self._engine is None:
             raise RuntimeError(f"{what}: there was no low_latency_dispatch")
@@ -359,11 +366,20 @@ class Buffer(HighThroughput):
         if experts_per_rank != self._experts:
             raise ValueError(f"num_tokens_per_expert: {experts_per_rank} experts of each rank, and "
                              f"update_memory_buffers said {self._experts}")
-        engine = self._engine or self._begin(sizes_of(token_limit(), x.shape[1], self._experts, self.group_size,
-                                                      "cuda" if x.is_cuda else "host"))
+        engine = self._engine or self._begin(sizes_of(self._room_for(x.shape[0]), x.shape[1], self._experts,
+                                                      self.group_size, "cuda" if x.is_cuda else "host"))
         self._admit()
         assert isinstance(engine, Throughput)
         return engine
+
+    def _room_for(self, tokens: int) -> int:
+        """The largest number of tokens of a rank in one operation: enough for the first dispatch of each rank that
+        begins the group. A rank that joins later gets the number from the group."""
+        meeting = self._met()
+        sizes = meeting.sizes() if self._late else None
+        if sizes is not None:
+            return sizes.tokens
+        return meeting.largest("tokens", token_limit(tokens), self._connected, self._seconds)
 
     def ht_dispatch(self, x: Any, handle: Any = None, num_tokens_per_rank: torch.Tensor | None = None,
                     num_tokens_per_rdma_rank: torch.Tensor | None = None, is_token_in_rank: torch.Tensor | None = None,

@@ -125,6 +125,11 @@ class HighThroughput(LegacyBuffer):
     def _engine_for_many(self, x: torch.Tensor, experts_per_rank: int) -> Throughput:
         raise NotImplementedError
 
+    def _check_ready(self, what: str) -> None:
+        """Raises RuntimeError if this call comes too early, or too late."""
+        del what
+        self._check_alive()
+
     def _plan(self, topk_idx: torch.Tensor, num_experts: int) -> DispatchLayout | None:
         """The layout, computed by a rank that is already open for so many experts. None: there is no such rank, or it
         cannot compute the layout."""
@@ -138,7 +143,7 @@ class HighThroughput(LegacyBuffer):
         expert int32 [experts], whether a token goes to a rank bool [tokens][ranks], event). The call does not
         communicate."""
         del allocate_on_comm_stream
-        self._check_alive()
+        self._check_ready("get_dispatch_layout")
         experts_of_rank(num_experts, self.group_size)
         check_tensors(topk_idx=topk_idx)
         wait_for(previous_event)
@@ -151,7 +156,7 @@ class HighThroughput(LegacyBuffer):
                    topk_weights: torch.Tensor | None, expert_alignment: int, num_worst_tokens: int,
                    config: Config | None, previous_event: EventOverlap | None, async_finish: bool) -> Dispatched:
         """A dispatch of either original: see Buffer.dispatch of deep_ep."""
-        self._check_alive()
+        self._check_ready("dispatch")
         check_whole(expert_alignment=expert_alignment, num_worst_tokens=num_worst_tokens)
         if expert_alignment < 1:
             raise ValueError(f"expert_alignment: {expert_alignment} is no number from 1 on")

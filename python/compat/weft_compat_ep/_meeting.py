@@ -161,6 +161,22 @@ class Meeting:
                     raise TimeoutError(f"{what}: ranks {missing} did not come within {seconds:g} s")
                 news.next(left(until))
 
+    def largest(self, what: str, number: int, ranks: Iterable[int], seconds: float) -> int:
+        """The largest of the numbers that these ranks and this one give in this call, which each of them makes once."""
+        others = set(ranks) - {self.rank}
+        self.store.put(f"{self.prefix}{what}/{self.rank}", json.dumps([self._id, number]))
+        until = deadline(seconds)
+        with self.store.watch(f"{self.prefix}{what}/") as news:
+            while True:
+                said = self._records(what)
+                # A rank that has begun again has another id than before; `by_exchange` meets ranks without one.
+                there = {rank for rank in others & said.keys() if said[rank][0] == self._met.get(rank, said[rank])[0]}
+                if there == others:
+                    return max([number, *(int(said[rank][1]) for rank in others)])
+                if left(until) == 0:
+                    raise TimeoutError(f"{what}: ranks {sorted(others - there)} did not come within {seconds:g} s")
+                news.next(left(until))
+
     def pair(self, ranks: Iterable[int], seconds: float) -> bool:
         """Waits until each of these ranks has made this call with this rank among its ranks: once, and again after both
         have removed each other, or after one of them has begun again. False: none of them has, and the group runs

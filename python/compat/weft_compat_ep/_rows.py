@@ -15,10 +15,13 @@ DEFAULT_TOKENS = 8192
 TOKENS_VARIABLE = "WEFT_EP_MAX_TOKENS"
 
 
-def token_limit() -> int:
-    """The largest number of tokens of a rank in one operation if the caller does not give it: WEFT_EP_MAX_TOKENS."""
-    said = os.environ.get(TOKENS_VARIABLE, str(DEFAULT_TOKENS))
+def token_limit(tokens: int = 0) -> int:
+    """The largest number of tokens of a rank in one operation, if the caller does not give it: WEFT_EP_MAX_TOKENS, else
+    enough for `tokens` tokens. Memory grows with it, so the library's largest number is no good default."""
     most = weft.ep.limits().max_tokens
+    said = os.environ.get(TOKENS_VARIABLE)
+    if said is None:
+        return min(most, max(DEFAULT_TOKENS, power_of_two(tokens)))
     if not said.isdigit() or not 0 < int(said) <= most:
         raise ValueError(f"{TOKENS_VARIABLE}: {said!r} is no number from 1 to {most}")
     return int(said)

@@ -178,6 +178,8 @@ class Throughput(Member):
                  part: str = "", strict: bool = True) -> None:
         self.most = sizes.tokens * sizes.capacity
         """the largest number of tokens that a rank receives"""
+        self.room = min(sizes.tokens, sizes.max_tokens)
+        """the largest number of tokens that a rank sends"""
         self.strict = strict
         self.idle: dict[tuple[int, int, int, int], list[weft.ep.Route]] = {}
         """routes of handles that were deleted, by their sizes"""
@@ -277,9 +279,14 @@ class Throughput(Member):
         self._check_rows(x)
 
     def _check_rows(self, x: torch.Tensor) -> None:
-        if x.shape[0] > self.sizes.tokens:
-            raise ValueError(f"x: {x.shape[0]} tokens, and there is room for {self.sizes.tokens} of a rank. More is "
-                             "said, on all ranks, by WEFT_EP_MAX_TOKENS or an ElasticBuffer's num_max_tokens_per_rank")
+        if x.shape[0] > self.room:
+            most = weft.ep.limits().max_tokens
+            if x.shape[0] > most:
+                raise ValueError(f"x: {x.shape[0]} tokens, and an operation has at most {most} of a rank: send them in "
+                                 "several operations")
+            raise ValueError(f"x: {x.shape[0]} tokens, and this group has room for {self.room} of a rank, as its first "
+                             "dispatch needed or WEFT_EP_MAX_TOKENS said: set that variable to the largest number, at "
+                             f"most {most}, on all ranks")
         if (x.shape[1], x.is_cuda) != (self.sizes.hidden, self.sizes.memory == "cuda"):
             raise ValueError(f"x: hidden {x.shape[1]} on {x.device}, and the group has {self.sizes.hidden} in "
                              f"{self.sizes.memory} memory")

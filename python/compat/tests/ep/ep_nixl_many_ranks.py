@@ -8,6 +8,7 @@ import torch
 import weft
 from ep_reference import check_sums, refused, tokens_of
 from ep_throughput_ranks import E, H, K, expected, ranks_of
+from ep_world import wait_for
 
 import nixl_ep
 
@@ -17,11 +18,12 @@ CAPACITY = 3
 class Rank:
     """A buffer for high throughput, with the tokens of all ranks."""
 
-    def __init__(self, rank: int, store: Any) -> None:
+    def __init__(self, rank: int, store: Any, more: int = 0) -> None:
+        """more: of the tokens of rank 1."""
         self.rank = rank
         self.buffer = nixl_ep.Buffer(rank=rank, explicitly_destroy=True, low_latency_mode=False, tcp_store_group=store)
         self.buffer.update_memory_buffers(CAPACITY, E)
-        self.inputs = [tokens_of(r, CAPACITY, tokens=50 + r, hidden=H, topk=K, experts=E * CAPACITY)
+        self.inputs = [tokens_of(r, CAPACITY, tokens=50 + r + more * (r == 1), hidden=H, topk=K, experts=E * CAPACITY)
                        for r in range(CAPACITY)]
 
     def operate(self, there: list[int], masked: tuple[int, ...] = ()) -> tuple[torch.Tensor, Any]:
@@ -68,5 +70,33 @@ def join(rank: int, ranks: int, store: Any) -> None:
     refused(RuntimeError, "high throughput", lambda: me.buffer.low_latency_dispatch(x, idx, 64, E * CAPACITY))
     refused(ValueError, "update_memory_buffers said", lambda: me.buffer.ht_dispatch(
         x, topk_idx=idx, is_token_in_rank=idx, num_tokens_per_expert=torch.zeros(CAPACITY)))
+    me.buffer.barrier()
+    me.buffer.destroy()
+
+
+def room(rank: int, ranks: int, store: Any) -> None:
+    """The first dispatch determines the room of the group; a rank that joins later has the same. Calls that come too
+    early say which ones come first."""
+    me = Rank(rank, store, more=9000)
+    x, idx, _ = me.inputs[rank]
+    layout = {"is_token_in_rank": ranks_of(idx, CAPACITY), "num_tokens_per_expert": torch.zeros(E * CAPACITY)}
+    early = nixl_ep.Buffer(rank=rank, low_latency_mode=False, tcp_store_group=store)
+    refused(RuntimeError, "update_memory_buffers first", lambda: early.get_dispatch_layout(idx, E * CAPACITY))
+    refused(RuntimeError, "update_memory_buffers first", lambda: early.ht_dispatch(x, topk_idx=idx, **layout))
+    refused(RuntimeError, "connect_ranks first", lambda: me.buffer.ht_dispatch(x, topk_idx=idx, **layout))
+    if rank < 2:
+        me.buffer.connect_ranks([0, 1])
+        me.operate([0, 1])
+        store.set(f"operated/{rank}", "")
+    else:  # it joins between two steps
+        wait_for(store, "operated/0")
+        wait_for(store, "operated/1")
+    me.buffer.connect_ranks([0, 1, 2])
+    me.operate([0, 1, 2])
+    tokens = 16385
+    many, experts = torch.zeros((tokens, H), dtype=torch.bfloat16), torch.zeros((tokens, K), dtype=torch.int64)
+    refused(ValueError, "room for 16384 of a rank", lambda: me.buffer.ht_dispatch(
+        many, topk_idx=experts, is_token_in_rank=ranks_of(experts, CAPACITY),
+        num_tokens_per_expert=torch.zeros(E * CAPACITY)))
     me.buffer.barrier()
     me.buffer.destroy()

@@ -281,18 +281,35 @@ def mistakes(rank: int, ranks: int, store: Any) -> None:
 
 
 def disagree(rank: int, ranks: int, store: Any) -> None:
-    """Ranks with room for different numbers of tokens: the one that comes later is told, the other waits in vain."""
-    os.environ["WEFT_DEEP_EP_TIMEOUT"] = "3"
+    """Ranks whose settings give room for different numbers of tokens: the largest counts on all of them."""
     buffer = begin(rank, ranks, store)
     os.environ["WEFT_EP_MAX_TOKENS"] = str(LIMIT + rank)
-    x, idx, weights = inputs_of(ranks)[rank]
-    try:
-        buffer.dispatch(x, topk_idx=idx, topk_weights=weights, **layout_of(buffer, idx, ranks))
-    except (ValueError, TimeoutError) as failure:
-        told: list[Any] = [None] * ranks
-        dist.all_gather_object(told, (type(failure).__name__, str(failure)))
-    assert sum(name == "ValueError" and ", tokens " in text for name, text in told) == 1, told
-    assert sum(name == "DeadlineError" for name, _ in told) == 1, told
+    x, idx, weights = tokens_of(rank, ranks, tokens=LIMIT + 1, hidden=H, topk=K, experts=E * ranks)
+    given = {"topk_weights": weights, **layout_of(buffer, idx, ranks)}
+    received, _, _, counts, _, _ = buffer.dispatch(x, topk_idx=idx, **given)
+    assert len(received) > 0 and sum(counts) >= len(received)
+    refused(ValueError, f"room for {LIMIT + 1} of a rank", lambda: buffer.dispatch(
+        torch.cat([x, x]), topk_idx=torch.cat([idx, idx]), **{**given, "topk_weights": None}))
+    finish(buffer)
+
+
+def room(rank: int, ranks: int, store: Any) -> None:
+    """Without a setting the first dispatch determines the room: here that of rank 1, for both."""
+    join(rank, ranks, store)
+    buffer = deep_ep.Buffer(dist.group.WORLD, explicitly_destroy=True)
+
+    def dispatch(tokens: int) -> Any:
+        idx = torch.arange(tokens)[:, None] % (E * ranks)
+        x = torch.arange(tokens)[:, None].expand(-1, H).to(torch.bfloat16)
+        return buffer.dispatch(x, topk_idx=idx, topk_weights=torch.ones((tokens, 1)), **layout_of(buffer, idx, ranks))
+
+    for mine in (5, 12000) if rank == 0 else (8193, 16384):  # then also up to the power of two
+        received, _, _, counts, handle, _ = dispatch(mine)
+        sums, _, _ = buffer.combine(received, handle)
+        assert sum(counts) == len(received)
+        check_sums(sums, torch.arange(mine)[:, None].expand(-1, H).to(torch.bfloat16).double(), 0.01)
+    refused(ValueError, "16384 of a rank, as its first dispatch needed or WEFT_EP_MAX_TOKENS", lambda: dispatch(16385))
+    refused(ValueError, "at most 32768 of a rank", lambda: dispatch(32769))
     finish(buffer)
 
 

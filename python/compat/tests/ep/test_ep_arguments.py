@@ -104,6 +104,22 @@ def test_ranks_meet_through_a_board() -> None:
         meeting.close()
 
 
+def test_ranks_take_the_largest_number() -> None:
+    """All get the same one. A rank that has not said its number is named, also if an earlier life of it has."""
+    board = Board()
+    meetings = in_threads(3, lambda rank: _meeting.Meeting.by_tcp_store(board, rank, rank == 0, 20))
+    assert in_threads(3, lambda rank: meetings[rank].largest("room", (5, 9, 7)[rank], range(3), 20)) == [9] * 3
+    assert in_threads(2, lambda rank: meetings[rank].largest("part", rank, range(2), 20)) == [1] * 2
+    with pytest.raises(TimeoutError, match=r"room of two: ranks \[2\] did not come"):
+        meetings[0].largest("room of two", 1, [0, 2], 0.05)
+    again = _meeting.Meeting.by_tcp_store(board, 1, False, 20)
+    in_threads(2, lambda rank: (meetings[0], again)[rank].pair([0, 1], 20))
+    with pytest.raises(TimeoutError, match=r"room: ranks \[1\] did not come"):
+        meetings[0].largest("room", 5, [0, 1], 0.05)
+    for meeting in (*meetings, again):
+        meeting.close()
+
+
 def test_a_board_that_nobody_writes_to() -> None:
     with pytest.raises(TimeoutError, match="lowest of the ranks"):
         _meeting.Meeting.by_tcp_store(Board(), 1, False, 0.05)

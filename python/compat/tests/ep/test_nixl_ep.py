@@ -72,6 +72,8 @@ def test_mistakes() -> None:
     buffer = nixl_ep.Buffer(rank=1)
     with pytest.raises(RuntimeError, match="update_memory_buffers"):
         buffer.connect_ranks([0])
+    with pytest.raises(RuntimeError, match="dispatch: call update_memory_buffers first"):
+        buffer.dispatch(torch.zeros((1, 128), dtype=torch.bfloat16), torch.zeros((1, 1), dtype=torch.int64), 4, 8)
     with pytest.raises(ValueError, match="below num_ranks"):
         buffer.update_memory_buffers(1, 2, 0)
     buffer.update_memory_buffers(4, 2, 0)

@@ -11,7 +11,8 @@ from ep_world import World, run  # noqa: E402
 
 
 @pytest.mark.parametrize(("what", "ranks"), [("values", 3), ("codes", 3), ("without_topk", 3), ("training", 2),
-                                             ("operations", 2), ("mistakes", 2), ("disagree", 2)])
+                                             ("operations", 2), ("mistakes", 2), ("disagree", 2),
+                                             ("room", 2)])
 def test_buffer(what: str, ranks: int, device: str) -> None:
     run("ep_throughput_ranks", what, ranks, device=device)
 
@@ -39,5 +40,6 @@ def test_hybrid_ep_buffer(what: str, ranks: int, device: str) -> None:
     run("ep_hybrid_ranks", what, ranks, device=device)
 
 
-def test_nixl_ep() -> None:
-    run("ep_nixl_many_ranks", "join", 3)
+@pytest.mark.parametrize("what", ["join", "room"])
+def test_nixl_ep(what: str) -> None:
+    run("ep_nixl_many_ranks", what, 3)
