@@ -48,7 +48,7 @@ RANK = containing(GUIDE, "hidden=7168, topk=8")
 
 def test_all_are_known() -> None:
     """A new example wants a test of its own."""
-    assert [len(README), len(GUIDE)] == [1, 7]
+    assert [len(README), len(GUIDE)] == [1, 8]
     assert [len(said(module)) for module in (weft, weft.agent, weft.ep, weft.store)] == [0, 1, 1, 1]
 
 
@@ -82,6 +82,12 @@ def run_two(example: str, topk: int, experts: int, hidden: int) -> None:
 @pytest.mark.parametrize("example", [*README, RANK])
 def test_rank(example: str) -> None:
     run_two(example, topk=4, experts=32 if "experts_per_rank=32" in example else 2, hidden=7168)
+
+
+def test_one_process() -> None:
+    names: dict[str, Any] = {}
+    exec(containing(GUIDE, "weft.Store.local()"), names)
+    assert (names["out"] == names["x"]).all() and sum(names["into"].counts) == 16
 
 
 def test_route() -> None:
