@@ -348,3 +348,10 @@ def test_events_in_asyncio(store: weft.Store) -> None:
 
 def test_limits() -> None:
     assert ep.limits().depth == 2 and ep.limits().max_hidden >= 7168
+
+
+def test_wrong_names(store: weft.Store) -> None:
+    """The error names the argument, and the names that it takes; `group` stands for an argument that is not given."""
+    for argument, names in (("dtype", "bf16, fp8"), ("combine_dtype", "bf16, logfmt10"), ("mode", "default, latency")):
+        with pytest.raises(ValueError, match=f"^{argument}: there is no 'half', but {names}"):
+            weft.ep.Rank(store, rank=0, founders=[0], **{argument: "half"})

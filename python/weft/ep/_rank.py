@@ -63,7 +63,7 @@ class Rank:
             "prefix": prefix, "transport": transport, "listen": listen, "host_id": host_id,
             "rank": -1 if rank is None else rank, "capacity": capacity, "max_tokens": max_tokens, "hidden": hidden,
             "topk": topk, "experts_per_rank": experts_per_rank, "dtype": DType.of(dtype),
-            "combine_dtype": CombineDType.of(combine_dtype), "op_timeout_ms": option_ms(op_timeout),
+            "combine_dtype": CombineDType.of(combine_dtype, "combine_dtype"), "op_timeout_ms": option_ms(op_timeout),
             "lease_ttl_s": lease_ttl, "memory": Memory.of(memory), "device": -1 if device is None else device,
             "max_processors": max_processors, "window_bytes": window_bytes,
             "flags": (1 if join_only else 0) | (2 if ordered else 0),
@@ -310,7 +310,8 @@ class Rank:
         ``combine_recv``. Shapes are exact: x [T][H]; topk_idx [T][K]; y [E][rows][H], or [rows][H]; out [T][H];
         topk_weights [T][K].
         """
-        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype), whole("processors", processors),
+        return self._handle.prepare(DType.of(dtype), CombineDType.of(combine_dtype, "combine_dtype"),
+                                    whole("processors", processors),
                                     1 if recycle else 0, 1 if renormalize else 0,
                                     self._host if info is None else bool(info),
                                     self._host if result is None else bool(result))

@@ -17,15 +17,18 @@ _Member = TypeVar("_Member", bound="_Named")
 
 class _Named(enum.IntEnum):
     @classmethod
-    def of(cls, value: Any) -> int:
-        """The number of a name such as ``"bf16"``, of a member or of a number."""
+    def of(cls, value: Any, argument: str = "") -> int:
+        """The number of a name such as ``"bf16"``, of a member or of a number. The error names the argument, which
+        is the class in lower case, or `dtype`, if nothing else is said."""
         if value.__class__ is cls:
             return value
         try:
             return int(cls[value.upper()] if isinstance(value, str) else cls(value))
         except (KeyError, ValueError):
-            names = ", ".join(name.lower() for name in cls.__members__)
-            raise ValueError(f"{cls.__name__}: there is no {value!r:.60}, but {names}") from None
+            # GROUP stands for an argument that is not given, so nobody wants it instead of a wrong one.
+            names = ", ".join(name.lower() for name in cls.__members__ if name != "GROUP")
+            argument = argument or ("dtype" if cls.__name__.endswith("DType") else cls.__name__.lower())
+            raise ValueError(f"{argument}: there is no {value!r:.60}, but {names}") from None
 
     @classmethod
     def member(cls: type[_Member], value: Any) -> _Member:

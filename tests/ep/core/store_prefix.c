@@ -9,7 +9,7 @@ enum { SOON_MS = 10000 };
 
 static void expect_refused(int err) {
   assert_int_equal(err, WEFT_ERR_INVALID);
-  assert_non_null(strstr(weft_last_error(), "prefix is NULL"));
+  assert_non_null(strstr(weft_last_error(), "no prefix is given, but other jobs use the store"));
   assert_non_null(strstr(weft_last_error(), "\"/JOB/\""));
 }
 

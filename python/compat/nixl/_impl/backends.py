@@ -26,6 +26,20 @@ _TRANSPORTS: dict[str, tuple[str, ...]] = {
     "GDS_MT": ("file",),
     "OBJ": ("object",),
 }
+# What Weft has in the place of other plug-ins, and of those that do not work on every host.
+_FILES = "POSIX moves files, without the page cache where it can"
+_INSTEAD: dict[str, str] = {
+    "GDS": _FILES,
+    "GDS_MT": _FILES,
+    "HF3FS": _FILES,
+    "GUSLI": "POSIX moves block devices, which are registered as files",
+    "BLK": "POSIX moves block devices, which are registered as files",
+    "MOONCAKE": "UCX or LIBFABRIC moves memory between hosts",
+    "UCX_MO": "UCX moves the memory of several GPUs",
+    "UCCL": "UCX or LIBFABRIC moves memory between hosts",
+    "GPUNETIO": "UCX or LIBFABRIC moves the memory of GPUs between hosts; kernels post no transfers",
+    "AZURE_BLOB": "OBJ moves objects of S3",
+}
 # The parameters of OBJ, and the environment variables of S3 clients from which the transport reads them.
 _S3: dict[str, str] = {
     "access_key": "AWS_ACCESS_KEY_ID",
@@ -109,12 +123,13 @@ def plugin_params(name: str) -> tuple[dict[str, str], list[str]]:
 
 def _missing(name: str) -> str:
     have = ", ".join(available())
+    instead = f". Instead: {_INSTEAD[name]}" if name in _INSTEAD else ""
     if name not in _TRANSPORTS:
-        return f"there is no plug-in {name}: there are {have}"
+        return f"Weft has no plug-in {name}; here it has {have}{instead}"
     known = _transports()
-    why = "; ".join(f"{one}: {known[one].why or 'it has no GPU here, or nobody asked for it'}"
-                    for one in _TRANSPORTS[name] if one in known)
-    return f"the plug-in {name} does not work here ({why}); there are {have}"
+    lacks = "this host has no GPU" if name.startswith("GDS") else "nothing here asks for it"
+    why = "; ".join(f"{one}: {known[one].why or lacks}" for one in _TRANSPORTS[name] if one in known)
+    return f"the plug-in {name} does not work here ({why}); here Weft has {have}{instead}"
 
 
 def parameters(name: object, given: object) -> dict[str, str]:

@@ -55,8 +55,11 @@ def test_a_transfer_of_raw_memory() -> None:
 
 def test_wrong_numbers_and_names() -> None:
     agent = bindings.nixlAgent("Agent1", bindings.nixlAgentConfig())
-    with pytest.raises(bindings.nixlNotFoundError, match="MOONCAKE"):
+    with pytest.raises(bindings.nixlNotFoundError, match=r"no plug-in MOONCAKE.*UCX.*Instead: UCX or LIBFABRIC"):
         agent.createBackend("MOONCAKE", {})
+    if "GDS" not in agent.getAvailPlugins():
+        with pytest.raises(bindings.nixlNotFoundError, match=r"GDS does not work here.*GPU.*Instead: POSIX"):
+            agent.createBackend("GDS", {})
     with pytest.raises(bindings.nixlInvalidParamError, match="transports"):
         agent.createBackend("UCX", {"transports": "file"})
     backend = agent.createBackend("UCX", {"num_threads": "4"})  # passed over: Weft has no use for it
