@@ -786,7 +786,8 @@ struct weft_ep_missing {
 struct weft_ep_result {
   size_t size;                     /**< sizeof(struct weft_ep_result) */
   uint64_t wire_bytes;             /**< sent to other ranks in the combine */
-  uint64_t logical_bytes;          /**< 2H per valid (token, expert) pair of this rank's dispatch */
+  uint64_t logical_bytes;          /**< per valid (token, expert) pair of this rank's dispatch, by the type of this
+                                      rank's rows: bf16 2H; logfmt10 H * 10 / 8, and 4 for each 128 values */
   struct weft_ep_missing *missing; /**< in: room for `missing_cap` entries in host memory, or NULL; out: the first of
                                       them, by token and k */
   uint32_t missing_cap;            /**< in: room of `missing`, in entries */

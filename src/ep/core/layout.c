@@ -22,6 +22,13 @@ size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_comb
   return layout->combine_heads + layout->hidden / LOGFMT10_BLOCK * LOGFMT10_HEAD_BYTES;
 }
 
+size_t ep_layout_combine_logical(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype) {
+  size_t hidden = layout->hidden;
+  if (dtype != WEFT_EP_COMBINE_LOGFMT10)
+    return 2 * hidden;
+  return hidden / LOGFMT10_BLOCK * (LOGFMT10_CODE_BYTES + sizeof(uint32_t));
+}
+
 // Computes the sizes that do not depend on the number of rows.
 static void init_rows(struct ep_layout *layout, enum weft_ep_dtype dtype, enum weft_ep_combine_dtype combine_dtype) {
   struct ep_form form = ep_layout_form(layout, dtype);

@@ -146,6 +146,9 @@ int ep_layout_init_flow(struct ep_layout *layout, const struct weft_ep_options *
 struct ep_form ep_layout_form(const struct ep_layout *layout, enum weft_ep_dtype dtype);
 // The bytes of a row of a combine of `dtype`.
 size_t ep_layout_combine_bytes(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);
+// The bytes of a row of a combine of `dtype`, as other libraries count them for their bandwidth: for logfmt10 with 4
+// bytes of scales for each block, as DeepEP sends it. A row of ours has a head of 8 bytes for each block.
+size_t ep_layout_combine_logical(const struct ep_layout *layout, enum weft_ep_combine_dtype dtype);
 
 // The slot of the piece of that number.
 static inline struct ep_slot_head *ep_slot(const struct ep_layout *layout, void *area, uint64_t piece) {

@@ -178,7 +178,7 @@ void ep_fill_result(const weft_ep_t *ep, const struct ep_op *op, struct weft_ep_
   for (uint32_t i = 0; i < op->outcome.members; i++)
     result->num_lost += op->members[i].lost;
   result->wire_bytes = op->combine_wire_bytes;
-  result->logical_bytes = op->logical_selections * ep->layout.hidden * sizeof(uint16_t);
+  result->logical_bytes = op->logical_selections * ep_layout_combine_logical(&ep->layout, op->combine_dtype);
 }
 
 // Keeps the operation open for another combine.

@@ -234,6 +234,7 @@ static void begin_answers(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_
     ep_release_rows(ep, op);
   op->own_y = y_stays ? args->y : NULL;
   op->combine_wire_bytes = 0;
+  op->combine_dtype = args->dtype ? args->dtype : ep->combine_dtype;
   for (uint32_t i = 0; i < op->num_members; i++)
     op->members[i].answers_out = 0;
   op->unweighted = args->flags & WEFT_EP_COMBINE_UNWEIGHTED;

@@ -124,6 +124,8 @@ struct ep_op {
   const uint8_t *went;   // if it uses a route: [T][K] where its tokens may go; NULL: anywhere
 
   enum weft_ep_layout layout;
+  enum weft_ep_combine_dtype combine_dtype; // of this rank's rows in the current combine
+
   bool in_place;      // received rows are still being read where they lie: no thread may overwrite them yet
   bool placed;        // weft_ep_combine_rows() has returned where to write the answers
   uint32_t round;     // combines before the current one

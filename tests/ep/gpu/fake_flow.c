@@ -262,6 +262,37 @@ static void an_operation_is_combined_again(void **state) {
   weft_ep_close(ep);
 }
 
+// By the type of the combine, not of the group: a pair of bf16 values counts twice its values, and one of logfmt10 the
+// codes of 10 bits and 4 bytes of scales for each 128 values.
+static void a_combine_counts_the_bytes_of_its_type(void **state) {
+  (void)state;
+  struct weft_ep_options options = wide(0, 0);
+  options.combine_dtype = WEFT_EP_COMBINE_BF16;
+  weft_ep_t *ep = fake_open(options);
+  uint64_t op, pairs = 2 * options.topk, hidden = options.hidden, sum = 0;
+  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
+  const uint64_t bytes[] = {[0] = 2 * hidden,
+                            [WEFT_EP_COMBINE_BF16] = 2 * hidden,
+                            [WEFT_EP_COMBINE_LOGFMT10] = hidden * 10 / 8 + hidden / 128 * 4};
+  for (int dtype = 0; dtype <= WEFT_EP_COMBINE_LOGFMT10; dtype++) {
+    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
+    struct weft_ep_result result = WEFT_EP_RESULT_INIT;
+    combine.y = y;
+    combine.out = y;
+    combine.dtype = (enum weft_ep_combine_dtype)dtype;
+    assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
+    assert_ok(weft_ep_combine(ep, op, &combine, NULL));
+    assert_ok(weft_ep_await(ep, op, NULL, &result, DEADLINE_MS));
+    assert_int_equal(result.logical_bytes, pairs * bytes[dtype]);
+    sum += result.logical_bytes;
+  }
+  struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
+  assert_ok(weft_ep_get_stats(ep, &stats));
+  assert_int_equal(stats.combine_logical_bytes, sum);
+  weft_ep_close(ep);
+}
+
 // With and without weights of the dispatch, by expert and by rank: the fake refuses weights that nobody is to use.
 static void what_is_missing_is_made_up_for_without_weights(void **state) {
   (void)state;
@@ -654,6 +685,7 @@ int main(void) {
       TEST(a_half_is_received_before_another_is_sent),
       TEST(a_capture_may_be_given_up),
       TEST(an_operation_is_combined_again),
+      TEST(a_combine_counts_the_bytes_of_its_type),
       TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),
       TEST(a_route_is_filled_and_used),

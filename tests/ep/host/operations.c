@@ -128,12 +128,16 @@ static void combined_as_logfmt10(void **state) {
 static void logfmt10_bytes_body(struct rank *rank, void *arg) {
   (void)arg;
   for (int i = 0; i < 8 && rank_operate(rank); i++) {
-    uint64_t rows = 0, row_bytes = rank->setup.hidden / 128 * (160 + 8);
+    uint64_t rows = 0, hidden = rank->setup.hidden, row_bytes = hidden / 128 * (160 + 8);
+    uint64_t pairs = rank->info.logical_bytes / (2 * hidden + 16),
+             logical = pairs * (hidden * 10 / 8 + hidden / 128 * 4);
     for (uint32_t row = 0; row < rank->info.num_rows; row++)
       rows += rank->src_rank[row] != rank->index;
     if (rank->result.wire_bytes != rows * row_bytes)
       rank_fail(rank, "the combine of %u rows for others sent %u bytes", (unsigned)rows,
                 (unsigned)rank->result.wire_bytes);
+    if (pairs == 0 || rank->result.logical_bytes != logical)
+      rank_fail(rank, "the combine of %u pairs counts %u bytes", (unsigned)pairs, (unsigned)rank->result.logical_bytes);
   }
 }
 

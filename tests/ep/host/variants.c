@@ -54,6 +54,11 @@ static void answer_otherwise(struct rank *rank, void *arg) {
   rank->answers_with = rank->index % 2 ? WEFT_EP_COMBINE_BF16 : WEFT_EP_COMBINE_LOGFMT10;
   rank->setup.combine_dtype = WEFT_EP_COMBINE_LOGFMT10; // how exact the judge wants it
   rank_operate_n(rank, 20);
+  const uint64_t hidden = rank->setup.hidden, pairs = rank->info.logical_bytes / (2 * hidden + 16);
+  const uint64_t each = rank->index % 2 ? 2 * hidden : hidden * 10 / 8 + hidden / 128 * 4;
+  if (rank->result.logical_bytes != pairs * each)
+    rank_fail(rank, "its combine counts %llu bytes for %llu pairs", (unsigned long long)rank->result.logical_bytes,
+              (unsigned long long)pairs);
 }
 
 static void each_rank_chooses_how_it_answers(void **state) {

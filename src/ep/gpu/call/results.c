@@ -186,7 +186,7 @@ static int fill_result(weft_ep_t *ep, const struct gpu_op *op, const struct devi
   result->num_missing = record->unsent + record->missing;
   result->wire_bytes = (uint64_t)record->answered_rows * ep_layout_combine_bytes(&ep->layout, op->combine_dtype) +
                        (late ? (uint64_t)record->sent_rows * op->topk * sizeof(float) : 0);
-  result->logical_bytes = (uint64_t)record->selections * ep->layout.hidden * sizeof(uint16_t);
+  result->logical_bytes = record->selections * (uint64_t)ep_layout_combine_logical(&ep->layout, op->combine_dtype);
   if (record->op >= gpu->counted_combine) { // if an operation has several combines, only the first reported one counts
     gpu->counted_combine = record->op + 1;
     ep->stats.combine_wire_bytes += result->wire_bytes;
