@@ -8,7 +8,7 @@
 // bits: 0 is zero, and c from 1 to 511 is 2^(low + (c - 1) * step).
 //   bytes 0 to 127     bits 0 to 7 of the codes: value i in byte i
 //   bytes 128 to 143   bit 8 of the codes: value i in bit i % 8 of byte 128 + i / 8
-//   bytes 144 to 159   signs, likewise from byte 144 on
+//   bytes 144 to 159   signs: the sign of value i in bit i % 8 of byte 144 + i / 8
 // A row has the codes of all its blocks, then all heads.
 //
 // Encoding. L(x), about log2 |x|, for f32 bits b of |x|:
