@@ -69,8 +69,8 @@ bool try_late_reader(flow_group &group) {
   OK(cudaSetDevice(writer.device));
   group.answers(writer);
   OK(cudaStreamSynchronize(writer.stream)); // when it has given the reader up
-  OK(cudaMemset(writer.dy, 0x7F, writer.y.size() * sizeof(uint16_t)));
-  OK(cudaDeviceSynchronize());
+  OK(cudaMemsetAsync(writer.dy, 0x7F, writer.y.size() * sizeof(uint16_t), writer.stream));
+  OK(cudaStreamSynchronize(writer.stream)); // not the device's: the reader may be held on the same one
   bool right = has_lost(group, writer, 1) && has_own_rows_alone(group, writer);
   *(volatile uint32_t *)go = 1;
   OK(cudaSetDevice(reader.device));

@@ -205,7 +205,7 @@ def usual_sizes(rank: int, ranks: int, store: Any) -> None:
 
 
 def many_tokens(rank: int, ranks: int, store: Any) -> None:
-    """4,096 tokens of each rank with hidden 7,168, bf16 and back: every row, and every sum."""
+    """4,096 tokens of each rank with hidden 7,168, bf16 and back: every row, every sum, and the times of kernels."""
     join(rank, ranks, store)
     buffer = deep_ep.Buffer(dist.group.WORLD, num_nvl_bytes=1 << 30, explicitly_destroy=True)
     tokens, hidden, topk, experts = 4096, 7168, 8, 32 * ranks
@@ -214,11 +214,20 @@ def many_tokens(rank: int, ranks: int, store: Any) -> None:
     idxs = [torch.rand((tokens, experts), generator=one).topk(topk, 1).indices for one in every]
     x, idx = xs[rank], idxs[rank]
     per_rank, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(idx, experts)
-    received, _, _, _, handle, _ = buffer.dispatch(
-        x, topk_idx=idx, topk_weights=torch.ones((tokens, topk)), num_tokens_per_rank=per_rank,
-        is_token_in_rank=in_rank, num_tokens_per_expert=per_expert)
+
+    def dispatch() -> Any:
+        received, _, _, _, handle, _ = buffer.dispatch(
+            x, topk_idx=idx, topk_weights=torch.ones((tokens, topk)), num_tokens_per_rank=per_rank,
+            is_token_in_rank=in_rank, num_tokens_per_expert=per_expert)
+        return received, handle
+
+    received, handle = dispatch()
     here = [(one // (experts // ranks) == rank).any(1) for one in idxs]
     assert torch.equal(received, torch.cat([one[there] for one, there in zip(xs, here)]))
     out = buffer.combine(received, handle)[0]
     check_sums(out, x.double() * in_rank.sum(1, keepdim=True), 0.01)
+    for names in (("dispatch", "combine"), ("dispatch_impl", "combine_impl")):
+        taken = bench_kineto(lambda: buffer.combine(*dispatch()), names, num_tests=5)
+        print(f"rank {rank}: " + ", ".join(f"{name} {time * 1e6:.1f} us" for name, time in zip(names, taken)))
+        assert all(1e-6 < time < 1 for time in taken)
     finish(buffer)
