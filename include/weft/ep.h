@@ -186,7 +186,7 @@ enum weft_ep_rank_state {
 /** What happened: weft_ep_event.kind. */
 enum weft_ep_event_kind {
   WEFT_EP_EVENT_CONNECTED = 1,  /**< windows with `rank` are mapped in both directions; for a rank on another host
-                                     `detail` names the way */
+                                     `detail` has the way: "ofi tcp eth0". For people */
   WEFT_EP_EVENT_PEER_LOST = 2,  /**< this rank found `rank` dead or silent; `detail` says how. If others found the loss
                                      first, COMMITTED with a view without the rank may be the only event */
   WEFT_EP_EVENT_COMMITTED = 3,  /**< view `epoch` is agreed on */

@@ -135,6 +135,7 @@ static void print_mode(FILE *out, const struct results *results, const struct re
 
 static void print_header(FILE *out, const struct results *results, const struct report_options *options) {
   struct text run = {0}, sizes = {0}, shortage = {0}, bound = {0};
+  const char *uses = json_string_value(json_object_get(results->config, "uses")); // only between hosts
   const char *dot = options->unicode ? "·" : "-";
   text_add(&run, "%s %s job %s %s %s, took %.1f s %s weft %s", results->run, dot, results->job, dot, results->started,
            results->elapsed_s, dot, results->version);
@@ -155,6 +156,7 @@ static void print_header(FILE *out, const struct results *results, const struct 
   print_labelled(
       out, options, "GB/s", TABLE_DIM, TABLE_PLAIN,
       "logical counts every (token, expert) selection; wire counts the bytes sent, a token once to each other rank");
+  print_labelled(out, options, "uses", TABLE_DIM, TABLE_PLAIN, uses ? uses : "");
   report_add_bound(&bound, results);
   print_labelled(out, options, "bound", TABLE_DIM, TABLE_PLAIN, bound.data ? bound.data : "");
   text_free(&run);

@@ -109,7 +109,8 @@ struct results {
   json_t *config; // the run's configuration, as given and defaulted: an object with the names of struct run_config; the
                   // reports show num_tokens, hidden, topk, experts_per_rank, iterations and, as text, dtype, layout and
                   // memory, and memory_why: what kept `auto` from GPUs; and bound: {name, gb_per_second (missing where
-                  // nobody knows), measured, detail, of}, of which `of` is "host" or "rank": whose wire rate it bounds
+                  // nobody knows), measured, detail, of}, of which `of` is "host" or "rank": whose wire rate it bounds;
+                  // and uses: what the network libraries have chosen for ranks on other hosts, where there are any
   json_t *plan;   // the plan's JSON
   uint32_t num_processors;
   struct results_processors *processors;

@@ -24,7 +24,18 @@ def check_ways(agents, transport):
     met = agents.events("connected")
     assert {hosts[event["rank"]] == hosts[event["peer"]] for event in met} == {True, False}, met
     for event in met:
-        assert event["detail"] == ("" if hosts[event["rank"]] == hosts[event["peer"]] else transport), event
+        name = event["detail"].partition(" ")[0]  # then what its library has chosen
+        assert name == ("" if hosts[event["rank"]] == hosts[event["peer"]] else transport), event
+
+
+def check_uses(agents):
+    """The report has what libfabric chose, and only the lead warns, once, of TCP that nobody asked for."""
+    uses = agents.runs[0].results()["config"]["uses"]
+    assert re.fullmatch(r"ofi tcp\S* eth0", uses), uses
+    texts = [run.text() for run in agents.runs]
+    assert uses in texts[0], texts[0]
+    warnings = [text.count("transfers to another host go over TCP: libfabric has chosen") for text in texts]
+    assert warnings == [1, 0, 0], warnings
 
 
 def runs_right(plan, *arguments, transport="ofi", ways=True):
@@ -36,6 +47,7 @@ def runs_right(plan, *arguments, transport="ofi", ways=True):
             check_states(agents.runs[0].results(), plan)
             if ways:
                 check_ways(agents, transport)
+                check_uses(agents)
             found = digests_of(event for run in agents.runs for event in run.events())
         assert etcd.keys() == [], etcd.keys()
     views = {tuple(rank for rank in phase if rank >= 0) for phase in plan}

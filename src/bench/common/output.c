@@ -121,6 +121,15 @@ static void keep_error(int *first, char why[FAIL_DETAIL_SIZE], int err) {
   *first = *first ? *first : err;
 }
 
+void bench_output_uses(struct bench_output *output, struct figures *figures, const char *peer_uses,
+                       const struct limits_route *route) {
+  if (output->progress)
+    bench_progress_hide(output->progress);
+  limits_uses_note(&output->uses, peer_uses, route);
+  if (output->uses.text[0])
+    json_object_set_new(figures->settings, "uses", json_string(output->uses.text));
+}
+
 int bench_output_end(struct bench_output *output, const struct figures *figures) {
   char why[FAIL_DETAIL_SIZE] = "";
   int err = 0;
@@ -129,6 +138,8 @@ int bench_output_end(struct bench_output *output, const struct figures *figures)
   if (output->out && !figures->complete)
     fprintf(output->out, "cut short%s%s: rows that were not measured are missing above\n",
             figures->cut_short[0] ? " by " : "", figures->cut_short);
+  if (output->out && output->uses.text[0])
+    fprintf(output->out, "uses: %s\n", output->uses.text);
   if (is_dash(output->json))
     keep_error(&err, why, print_json(figures));
   else if (output->json)

@@ -11,6 +11,7 @@
 
 #include "bench/common/options.h"
 #include "bench/common/progress.h"
+#include "limits/uses.h"
 #include "measure/figures.h"
 
 struct bench_output {
@@ -25,6 +26,7 @@ struct bench_output {
       *more_keys; // keys that only later rows have, NULL at the end: CSV has columns for them; may be NULL
   const char *const *more_times;   // the same for figures of times that the first row may lack
   struct bench_progress *progress; // hidden before a line is printed; may be NULL
+  struct limits_uses uses;         // of network libraries, printed at the end: bench_output_uses()
   // Private members from here on.
   FILE *csv_file;
   bool headed, refused;
@@ -44,6 +46,10 @@ int bench_output_begin(struct bench_output *output, const struct figures *figure
 // To be called when the figures have one more row. A write error is reported on standard error at once, and measuring
 // goes on.
 void bench_output_row(struct bench_output *output, const struct figures *figures, const struct figures_row *row);
+// Notes for the end, and as the setting `uses`, what carries transfers over that route; see limits_uses_note(). To be
+// called before the row that is measured over it.
+void bench_output_uses(struct bench_output *output, struct figures *figures, const char *peer_uses,
+                       const struct limits_route *route);
 // Ends the output and writes everything. Returns the write error, also one of an earlier row, or 0. The exit status of
 // a benchmark is 1 if a row was refused: bench_output_refused().
 int bench_output_end(struct bench_output *output, const struct figures *figures);

@@ -23,16 +23,16 @@ struct bench_ep_command {
 struct bench_ep_result {
   int err; // 0, or why there is no result
   char error[BENCH_EP_TEXT];
-  uint32_t count;               // timed iterations: fewer than requested after a stop
-  uint64_t logical[2], wire[2]; // bytes of a dispatch, of a combine
-  uint64_t pairs;               // (token, expert) pairs that this rank received
-  uint64_t hottest_pairs;       // pairs of its busiest expert
-  uint32_t gpu_index;           // as this host counts them
-  char gpu[96];                 // "" on host memory
-  uint8_t gpu_id[16];           // of the GPU: two ranks may share one
-  char way[64];                 // how ranks on other hosts are reached; "": there are none
-  double worst_diff;            // with --check
-  uint64_t checked;             // operations that were judged
+  uint32_t count;                // timed iterations: fewer than requested after a stop
+  uint64_t logical[2], wire[2];  // bytes of a dispatch, of a combine
+  uint64_t pairs;                // (token, expert) pairs that this rank received
+  uint64_t hottest_pairs;        // pairs of its busiest expert
+  uint32_t gpu_index;            // as this host counts them
+  char gpu[96];                  // "" on host memory
+  uint8_t gpu_id[16];            // of the GPU: two ranks may share one
+  char way[WEFT_EP_DETAIL_SIZE]; // how ranks on other hosts are reached: "ofi tcp eth0"; "": there are none
+  double worst_diff;             // with --check
+  uint64_t checked;              // operations that were judged
 };
 
 struct bench_ep_rank_board {

@@ -79,8 +79,9 @@ static struct way way_of(const struct bench_ep_point *point, const struct bench_
   return way;
 }
 
-int bench_ep_bound_row(struct limits *limits, struct figures *figures, struct figures_row *row,
-                       const struct bench_ep_point *point, const struct bench_ep_found *found, uint32_t as_hosts) {
+int bench_ep_bound_row(struct limits *limits, struct bench_output *output, struct figures *figures,
+                       struct figures_row *row, const struct bench_ep_point *point, const struct bench_ep_found *found,
+                       uint32_t as_hosts) {
   struct figure *figure = (struct figure *)figures_find(row, "wire_bandwidth"); // the row is not const
   const struct figure *bytes = figures_find(row, "wire_bytes"), *latency = figures_find(row, "latency");
   if (!figure || found->num_ranks < 2)
@@ -89,6 +90,7 @@ int bench_ep_bound_row(struct limits *limits, struct figures *figures, struct fi
   struct limits_claim claim = {
       .gbps = figure->value, .window_s = latency->value * (double)found->count / 1e6, .same_gpu = way.same_gpu};
   way.route.transport = way.transport[0] ? way.transport : NULL;
+  bench_output_uses(output, figures, found->ranks[far_rank(found)].result.way, &way.route);
   limits_route_bound(limits, &way.route, &claim.bound);
   int err = figures_add_bound(figures, claim.bound.name, claim.bound.gbps, claim.bound.measured, claim.bound.detail);
   if (err)

@@ -183,7 +183,7 @@ static void take_events(struct bench_ep_rank *r, int32_t lost, char *how, size_t
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   while (weft_ep_next_event(r->ep, &event) == 1) {
     if (event.kind == WEFT_EP_EVENT_CONNECTED && event.detail[0])
-      snprintf(r->result.way, sizeof r->result.way, "%.60s", event.detail);
+      snprintf(r->result.way, sizeof r->result.way, "%s", event.detail);
     if (event.kind == WEFT_EP_EVENT_PEER_LOST && event.rank == lost)
       snprintf(how, cap, ": %s", event.detail);
   }

@@ -143,7 +143,8 @@ static int report_rows(struct run *run, const struct bench_ep_point *point, cons
   struct figures *figures = run->figures;
   figures->elapsed_s = (double)(clock_ns() - run->begin_ns) / 1e9;
   for (uint32_t i = figures->num_rows - num_rows; i < figures->num_rows; i++) {
-    int err = bench_ep_bound_row(run->limits, figures, &figures->rows[i], point, found, run->config->as_hosts);
+    int err =
+        bench_ep_bound_row(run->limits, run->output, figures, &figures->rows[i], point, found, run->config->as_hosts);
     if (err)
       return err;
     bench_output_row(run->output, figures, &figures->rows[i]);

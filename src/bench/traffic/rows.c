@@ -118,6 +118,25 @@ static bool find_bound(const struct traffic_worker *worker, uint32_t index, stru
   return bound->gbps > 0;
 }
 
+// Notes what the network library uses between the reporter and some worker on another host, or on the same one if the
+// pattern has no pair between hosts.
+static void note_uses(const struct traffic_worker *worker, uint32_t index, const char *transport,
+                      struct bench_output *output, struct figures *figures) {
+  bool cuda = traffic_layout_memory(&worker->layout, index) == TRAFFIC_CUDA;
+  bool far = look_at_ways(worker, &worker->config->plan->patterns[index]).remote > 0;
+  struct limits_route route = {.transport = transport};
+  route.from.memory = route.to.memory = cuda ? LIMITS_CUDA : LIMITS_HOST;
+  route.to.host = far ? "another host" : NULL;
+  for (uint32_t rank = 0; rank < worker->sync.size; rank++) {
+    struct weft_peer_info info = WEFT_PEER_INFO_INIT;
+    if (rank == worker->reporter || meet_same_machine(worker->meet, worker->reporter, rank) == far ||
+        weft_agent_peer(worker->agent, worker->sync.peers[rank].peer, &info) != 0 || !info.uses[0])
+      continue;
+    bench_output_uses(output, figures, info.uses, &route);
+    return;
+  }
+}
+
 // Writes the bound beside the bandwidths of a row, in the sequence and alone. The first bandwidth above the bound makes
 // the row refused.
 static int judge(struct figures *figures, struct figures_row *row, const struct limits_bound *bound,
@@ -221,6 +240,7 @@ static int pattern_row(struct writer *to, uint32_t index) {
     return no_memory();
   name_slowest(worker, page, row->slowest, sizeof row->slowest);
   int rc = 0;
+  note_uses(worker, index, transport, to->output, to->figures);
   if (find_bound(worker, index, to->limits, transport, &bound))
     rc = judge(to->figures, row, &bound, page);
   bench_output_row(to->output, to->figures, row);

@@ -229,10 +229,7 @@ static void note_uses(struct transfer_report *report, const struct transfer_work
   if (!ends->there ||
       weft_agent_peer(worker->agent, worker->sync.peers[worker->pairs.list[0].target.rank].peer, &info) != 0)
     return;
-  bench_progress_hide(&report->progress);
-  limits_uses_note(&report->uses, info.uses, route);
-  if (*report->uses.text)
-    json_object_set_new(report->figures.settings, "uses", json_string(report->uses.text));
+  bench_output_uses(&report->call->output, &report->figures, info.uses, route);
 }
 
 static bool add_times(struct figures_row *to, const char *name, const uint64_t *times, size_t count,
@@ -340,8 +337,6 @@ static void print_own(struct transfer_report *report) {
     for (int i = 0; i < 160; i++)
       putchar('-');
     printf("\n\n%s", report->own_text);
-    if (*report->uses.text)
-      printf("\nUses: %s", report->uses.text);
     printf("\nBounds: %s\n", limits_origin(report->limits));
   }
   free(report->own_text);

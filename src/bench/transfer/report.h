@@ -3,7 +3,6 @@
 #define BENCH_TRANSFER_REPORT_H
 
 #include "bench/transfer/gather.h"
-#include "limits/uses.h"
 
 struct transfer_report {
   struct transfer_call *call;
@@ -11,7 +10,6 @@ struct transfer_report {
   struct figures figures;
   struct bench_progress progress;
   struct limits *limits;
-  struct limits_uses uses;
   FILE *own;      // our own table, which is held back until the other one is complete
   char *own_text; // contents of `own`
   size_t own_size;

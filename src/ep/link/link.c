@@ -6,6 +6,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <weft/agent.h>
+
 #include "base/fail.h"
 #include "base/log.h"
 #include "ep/core/engine.h"
@@ -155,7 +157,8 @@ int ep_link_install(weft_ep_t *ep, struct ep_link *link) {
   struct ep_links *links = &ep->links;
   int32_t rank = link->rank;
   uint64_t incarnation = link->incarnation;
-  const char *way = link->path->name(link);
+  char way[WEFT_AGENT_MAX_DETAIL];
+  link->path->name(link, way, sizeof way);
   pthread_mutex_lock(&links->lock);
   atomic_fetch_add(&links->connected, 1); // first: once it is watched, the service thread may take it down
   int rc = ep_service_watch(ep, link);

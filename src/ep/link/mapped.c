@@ -4,9 +4,9 @@
 
 #include "ep/link/link.h"
 
-static const char *name(const struct ep_link *link) {
-  (void)link;
-  return "";
+static void name(const struct ep_link *link, char *text, size_t cap) {
+  (void)link, (void)cap;
+  text[0] = '\0';
 }
 
 static bool settle(struct ep_link *link, uint64_t op, enum ep_part part, uint64_t deadline_ns) {

@@ -26,8 +26,8 @@ enum ep_notice {
 struct ep_path_ops {
   bool shadow; // `out` and `bell` are memory of this rank, not of the peer
 
-  // The name of the transport, for people to read; "": none.
-  const char *(*name)(const struct ep_link *link);
+  // Writes the name of the transport, and what its library has chosen, for people to read: "ofi tcp eth0"; "": none.
+  void (*name)(const struct ep_link *link, char *text, size_t cap);
 
   // --- writing; all [owner] ---
   // Waits until earlier data of the same place has left the window. False: the link is down.

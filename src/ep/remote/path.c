@@ -1,8 +1,21 @@
 // The path of a link to another host (link/path.h): written data stays in a shadow until it is published.
+#include <stdio.h>
+
+#include <weft/agent.h>
+
 #include "ep/remote/remote_link.h"
 
-static const char *name(const struct ep_link *link) {
-  return ep_remote_way(link->remote);
+static void name(const struct ep_link *link, char *text, size_t cap) {
+  const struct ep_remote *remote = link->remote;
+  struct ep_net *net = remote->net;
+  char uses[WEFT_AGENT_MAX_DETAIL] = "";
+  if (net && net->transport->uses) {
+    ep_net_lock(net);
+    if (net->worker && remote->peer)
+      net->transport->uses(net->worker, remote->peer, uses, sizeof uses);
+    ep_net_unlock(net);
+  }
+  snprintf(text, cap, "%s%s%s", ep_remote_way(remote), uses[0] ? " " : "", uses);
 }
 
 static int failure(const struct ep_link *link, const char **why) {

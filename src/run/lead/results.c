@@ -277,6 +277,8 @@ static int fill(const struct node *node, struct results *results, int status, co
     err = lead_fill_processors(node, results);
   if (!err)
     err = fill_phases(node, results);
+  if (!err && node->uses.text[0])
+    json_object_set_new(results->config, "uses", json_string(node->uses.text));
   if (!err)
     lead_fill_bound(results);
   return err ? err : fill_transitions(node, results);

@@ -19,9 +19,23 @@ static void print_line(struct node *node, const char *text) {
   output_queue_line(&node->lines, text);
 }
 
+// A rank has met one on another host. Only the lead looks, so that a run warns once.
+static void note_uses(struct node *node, const json_t *message) {
+  const char *way = json_string_value(json_object_get(message, "detail"));
+  char transport[16];
+  if (!node->leads || !way || !*way)
+    return;
+  snprintf(transport, sizeof transport, "%.*s", (int)strcspn(way, " "), way);
+  struct limits_route route = {.to.host = "another", .transport = transport};
+  progress_hide(&node->progress);
+  limits_uses_note(&node->uses, way, &route);
+}
+
 static void keep_event(struct node *node, const struct run_child *child, json_t *message) {
   char kind[64];
   snprintf(kind, sizeof kind, "%s", json_string_value(json_object_get(message, "event")));
+  if (strcmp(kind, "connected") == 0)
+    note_uses(node, message);
   json_object_del(message, "kind");
   json_object_del(message, "event");
   json_object_set_new(message, "host", json_string(node->host));

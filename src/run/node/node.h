@@ -13,6 +13,7 @@
 
 #include "base/text/output_queue.h"
 #include "base/text/text.h"
+#include "limits/uses.h"
 #include "plan/plan.h"
 #include "run/common/config.h"
 #include "run/common/current.h"
@@ -143,6 +144,7 @@ struct node {
   struct progress progress;
   struct output_queue lines; // of ranks; a reader that stops reading must not stop the node
   struct node_metrics metrics;
+  struct limits_uses uses;    // what the ranks of a lead use for other hosts
   struct run_child *children; // [slots]
   uint32_t num_started;       // ranks that this node has started
   struct launch *launches;    // [num_phases][plan->ranks.count]

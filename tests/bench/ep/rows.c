@@ -165,19 +165,20 @@ static void a_figure_stands_beside_its_bound(void **state) {
   struct bench_ep_found found;
   struct limits *limits;
   struct figures figures;
+  struct bench_output output = {0};
   uint32_t num_rows;
   fill(&found);
   found.ranks[1].machine = 0; // in another container of it, perhaps
   assert_int_equal(limits_open(&limits), 0);
   assert_int_equal(figures_begin(&figures, "ep"), 0);
   assert_int_equal(bench_ep_add_rows(&figures, &config, &sweep, &point, 0, &found, &num_rows), 0);
-  assert_int_equal(bench_ep_bound_row(limits, &figures, &figures.rows[0], &point, &found, 0), 0);
+  assert_int_equal(bench_ep_bound_row(limits, &output, &figures, &figures.rows[0], &point, &found, 0), 0);
   assert_int_equal(figures.num_bounds, 1);
   assert_string_equal(figures.rows[0].refused, ""); // 0.2 GB/s
   // Two ranks of one GPU are no measurement of a link, whatever they tell.
   for (uint32_t r = 0; r < RANKS; r++)
     snprintf(found.ranks[r].result.gpu, sizeof found.ranks[r].result.gpu, "GPU 0, one");
-  assert_int_equal(bench_ep_bound_row(limits, &figures, &figures.rows[0], &point, &found, 0), 0);
+  assert_int_equal(bench_ep_bound_row(limits, &output, &figures, &figures.rows[0], &point, &found, 0), 0);
   assert_non_null(strstr(figures.rows[0].refused, "one GPU"));
   limits_close(limits);
   bench_ep_found_free(&found);
@@ -195,6 +196,7 @@ static void a_bound_of_the_network_is_of_what_passes_it(void **state) {
   struct bench_ep_point four = point;
   struct bench_ep_found found;
   struct figures figures;
+  struct bench_output output = {0};
   struct limits *limits;
   uint32_t num_rows;
   const struct limits_entry loopback = {
@@ -203,7 +205,7 @@ static void a_bound_of_the_network_is_of_what_passes_it(void **state) {
   assert_int_equal(bench_ep_found_open(&found, MANY), 0);
   found.count = 1;
   for (uint32_t r = 0; r < MANY; r++) {
-    found.ranks[r].result = (struct bench_ep_result){.count = 1, .wire = {1000, 1000}, .way = "ofi"};
+    found.ranks[r].result = (struct bench_ep_result){.count = 1, .wire = {1000, 1000}, .way = "ofi tcp eth0"};
     found.ranks[r].times = calloc(BENCH_EP_MAX_TIMES, sizeof *found.ranks[r].times);
     assert_non_null(found.ranks[r].times);
   }
@@ -213,11 +215,14 @@ static void a_bound_of_the_network_is_of_what_passes_it(void **state) {
   assert_int_equal(bench_ep_add_rows(&figures, &config, &sweep, &four, 0, &found, &num_rows), 0);
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
     uint32_t as_hosts = (uint32_t)shares[i][0];
-    assert_int_equal(bench_ep_bound_row(limits, &figures, &figures.rows[0], &four, &found, as_hosts), 0);
+    assert_int_equal(bench_ep_bound_row(limits, &output, &figures, &figures.rows[0], &four, &found, as_hosts), 0);
     double share = figure(&figures.rows[0], "wire_bandwidth")->bound / 1e6;
     if (share < 0.999 * shares[i][1] || share > 1.001 * shares[i][1])
       fail_msg("as %u hosts: %g of the bound, not %g", as_hosts, share, shares[i][1]);
   }
+  const char *uses = json_string_value(json_object_get(figures.settings, "uses"));
+  assert_non_null(uses);
+  assert_string_equal(uses, "ofi tcp eth0");
   limits_close(limits);
   bench_ep_found_free(&found);
   figures_free(&figures);
