@@ -106,8 +106,8 @@ class EventKind(enum.IntEnum):
     """What happened in the group, as this rank sees it."""
 
     CONNECTED = 1
-    """windows with the rank are mapped in both directions; for a rank on another host `Event.detail` has the way, such as
-    "ofi tcp eth0", for people to read"""
+    """windows with the rank are mapped in both directions; for a rank on another host `Event.detail` has the way,
+    such as "ofi tcp eth0", for people to read"""
     PEER_LOST = 2
     """the rank was found dead or silent; `Event.detail` says how"""
     COMMITTED = 3
