@@ -612,9 +612,9 @@ struct weft_ep_dispatch_args {
 /** Writes WEFT_EP_DISPATCH_ARGS_INIT; for languages without macros. `size` is the caller's sizeof. [any] */
 WEFT_API void weft_ep_dispatch_args_init(struct weft_ep_dispatch_args *args, size_t size);
 
-/** The counts of a received dispatch, for kernels and threads that do not call the library (weft_ep_recv_args.told).
- *  The struct has no `size`; instead weft_ep_recv_args.told_size is the caller's sizeof. */
-struct weft_ep_told {
+/** The counts of a received dispatch, for kernels and threads that do not call the library (weft_ep_recv_args.status).
+ *  The struct has no `size`; instead weft_ep_recv_args.status_size is the caller's sizeof. */
+struct weft_ep_recv_status {
   uint64_t op;          /**< the operation */
   uint64_t epoch;       /**< view that it ran in */
   uint64_t mark;        /**< as weft_ep_info.mark */
@@ -665,16 +665,16 @@ struct weft_ep_recv_args {
    *  called, whatever happens to their senders; the caller must not change weft_ep_dispatch_args.x before that. Their
    *  sender also maps them, so a sender that violates the protocol could change values between two reads. */
   const void **rows_at;
-  int32_t *expert_total;     /**< *[E] the call adds the number of rows (RANK_MAJOR: pairs) of each local expert */
-  int64_t *wait_ns;          /**< *[capacity] the call adds the time that this rank waited for each source's dispatch,
-                                  in ns */
-  int32_t *slot;             /**< *PACKED [rows][K]: an entry for each received token of each rank, by source rank, then
-                                  by token: the rows of x that belong to its selections, at their places in the token's
-                                  top-k; -1 for selections of other ranks' experts */
-  int32_t *expert_end;       /**< *PACKED [E]: index of the row of x after the last row of each local expert */
-  struct weft_ep_told *told; /**< *counts of the received dispatch, written after all other buffers */
+  int32_t *expert_total; /**< *[E] the call adds the number of rows (RANK_MAJOR: pairs) of each local expert */
+  int64_t *wait_ns;      /**< *[capacity] the call adds the time that this rank waited for each source's dispatch,
+                              in ns */
+  int32_t *slot;         /**< *PACKED [rows][K]: an entry for each received token of each rank, by source rank, then
+                              by token: the rows of x that belong to its selections, at their places in the token's
+                              top-k; -1 for selections of other ranks' experts */
+  int32_t *expert_end;   /**< *PACKED [E]: index of the row of x after the last row of each local expert */
+  struct weft_ep_recv_status *status; /**< *counts of the received dispatch, written after all other buffers */
   uint64_t *lost; /**< *[ceil(capacity/64)] bit r % 64 of word r / 64: the tokens of rank r of the view did not come;
-                       written before `told` */
+                       written before `status` */
   void *stream;   /**< CUDA: the cudaStream_t of weft_ep_dispatch_recv(), unused by weft_ep_dispatch() and on host
                      memory */
   uint64_t scale_row_stride;    /**< elements (float or uint32_t) from the scales of a row to the scales of the next;
@@ -689,10 +689,10 @@ struct weft_ep_recv_args {
    *  during the operation or a token selects one expert twice; after ROOM, info says how many are needed. At most
    *  INT32_MAX in all parts together */
   uint32_t rows;
-  uint32_t alignment; /**< PACKED: 1 to 256 rows; the part of each expert begins at a multiple of it; default 1 */
-  uint32_t told_size; /**< with told: sizeof(struct weft_ep_told) */
-  uint32_t flags;     /**< WEFT_EP_RECV_* */
-  uint32_t reserved;  /**< 0 */
+  uint32_t alignment;   /**< PACKED: 1 to 256 rows; the part of each expert begins at a multiple of it; default 1 */
+  uint32_t status_size; /**< with status: sizeof(struct weft_ep_recv_status) */
+  uint32_t flags;       /**< WEFT_EP_RECV_* */
+  uint32_t reserved;    /**< 0 */
 };
 /** Initial value: its size, and 0 for every other field. */
 #define WEFT_EP_RECV_ARGS_INIT WEFT_SIZED(struct weft_ep_recv_args)
@@ -817,16 +817,17 @@ WEFT_API int weft_ep_dispatch_send(weft_ep_t *ep, const struct weft_ep_dispatch_
 /**
  * Receives operation `op`, in the order of operations: waits for the tokens of every active rank, and lays them out by
  * source rank, then by token. `info` may be NULL. The loss of a rank is no error: see `info->num_lost`. ROOM:
- * `recv->rows` is too small; `info->rows_needed` and `told` say how many rows are needed. On host memory the call then
- * writes nothing else of `info`, adds nothing to expert_total and wait_ns, and the other buffers may contain a part of
- * the received rows: call again with more room. On CUDA memory the call returns ROOM only with `info`, otherwise
- * weft_ep_await() does; rows beyond the room are lost, and the operation continues. INVALID: an argument is wrong, or
- * it is not this operation's turn. THROUGHPUT: if a rank is lost after a part of its rows has come, these rows stay.
- * The places of its other rows are empty: values and scales 0, src_rank that rank, src_token -1, local_expert -1,
- * weights 0, slot -1. Counts and ranges include them, and the rank is in `info->lost`. LIMIT: rows_at is given, and the
- * rows of a rank do not fit into its window all at once; call again with x. UNSUPPORTED names an argument that this
- * memory does not support yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in this operation; the
- * operation has then ended without rows, as it has for the other ranks. CUDA: for waiting, see weft_ep_await(). [owner]
+ * `recv->rows` is too small; `info->rows_needed` and `status` say how many rows are needed. On host memory the call
+ * then writes nothing else of `info`, adds nothing to expert_total and wait_ns, and the other buffers may contain a
+ * part of the received rows: call again with more room. On CUDA memory the call returns ROOM only with `info`,
+ * otherwise weft_ep_await() does; rows beyond the room are lost, and the operation continues. INVALID: an argument is
+ * wrong, or it is not this operation's turn. THROUGHPUT: if a rank is lost after a part of its rows has come, these
+ * rows stay. The places of its other rows are empty: values and scales 0, src_rank that rank, src_token -1,
+ * local_expert -1, weights 0, slot -1. Counts and ranges include them, and the rank is in `info->lost`. LIMIT: rows_at
+ * is given, and the rows of a rank do not fit into its window all at once; call again with x. UNSUPPORTED names an
+ * argument that this memory does not support yet. PROTOCOL, on host memory: a rank dispatches another type or top-k in
+ * this operation; the operation has then ended without rows, as it has for the other ranks. CUDA: for waiting, see
+ * weft_ep_await(). [owner]
  */
 WEFT_API int weft_ep_dispatch_recv(weft_ep_t *ep, uint64_t op, const struct weft_ep_recv_args *recv,
                                    struct weft_ep_info *info);

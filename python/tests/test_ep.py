@@ -170,10 +170,10 @@ def test_fp8(alone: ep.Rank) -> None:
 def test_layouts(alone: ep.Rank) -> None:
     x, idx, weights = tokens_of(0, 1)
     out = np.zeros((16, 256), np.uint16)
-    major = alone.receive(layout="rank_major", told=np.zeros(8, np.uint64))
+    major = alone.receive(layout="rank_major", status=np.zeros(8, np.uint64))
     operation = alone.dispatch(x, idx, weights, into=major)
     assert operation.info is not None and operation.info.num_rows == 16
-    assert major.told is not None and major.told.num_rows == 16 and major.told.written == operation.number + 1
+    assert major.status is not None and major.status.num_rows == 16 and major.status.written == operation.number + 1
     assert set(major.local_expert[0].tolist()) == {0, 1} and major.weights[0].sum() == 1
     operation.combine(major.x, out)
     assert (out == x).all()

@@ -25,7 +25,7 @@ SOURCES = ROOT / "python" / "src" / "ep"
 pytestmark = pytest.mark.skipif(not HEADER.exists(), reason="the sources of Weft are not around these tests")
 
 # Fields that are 0, and rooms that the extension gives for lists of Python.
-OWN = {"size", "reserved", "lost_cap", "missing_cap", "expert_cap", "told_size"}
+OWN = {"size", "reserved", "lost_cap", "missing_cap", "expert_cap", "status_size"}
 
 
 def alike(place: str, *fields: str) -> dict[str, str]:
@@ -53,11 +53,11 @@ PLACES: dict[str, dict[str, str]] = {
         "x_dtype": "Rank.dispatch:x", "row_bytes": "Rank.dispatch:x",
         "row_stride": "Rank.dispatch:x", "scale_bytes": "Rank.dispatch:scales",
         "scale_row_stride": "Rank.dispatch:scales", "scale_block_stride": "Rank.dispatch:scales"},
-    "weft_ep_told": alike("Told.", "op", "epoch", "mark", "num_ranks", "num_rows", "rows_needed", "num_lost",
-                          "written"),
+    "weft_ep_recv_status": alike("ReceiveStatus.", "op", "epoch", "mark", "num_ranks", "num_rows", "rows_needed",
+                                 "num_lost", "written"),
     "weft_ep_recv_args": {
         **alike("Receive.FIELDS:", "x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights",
-                "rows_at", "expert_total", "wait_ns", "slot", "expert_end", "told", "lost"),
+                "rows_at", "expert_total", "wait_ns", "slot", "expert_end", "status", "lost"),
         **alike("Rank.receive:", "layout", "rows", "alignment"), "stream": "Rank.dispatch_recv:stream",
         "scale_row_stride": "Receive.FIELDS:scales", "scale_block_stride": "Receive.FIELDS:scales",
         "scale_expert_stride": "Receive.FIELDS:scales", "flags": "Rank.receive:keep_places"},
@@ -81,7 +81,7 @@ PLACES: dict[str, dict[str, str]] = {
 WHERE: dict[str, tuple[str, ...]] = {
     "weft_ep_event": ("event", "rank.cpp"), "weft_ep_options": ("options", "rank.cpp"),
     "weft_ep_limits": ("l", "counters.cpp"), "weft_ep_change_args": ("args", "rank.cpp"),
-    "weft_ep_dispatch_args": ("args", "dispatch.cpp"), "weft_ep_told": ("told", "receive.cpp"),
+    "weft_ep_dispatch_args": ("args", "dispatch.cpp"), "weft_ep_recv_status": ("status", "receive.cpp"),
     "weft_ep_recv_args": ("args", "receive.cpp", "dispatch.cpp"), "weft_ep_info": ("c", "operation.cpp", "operation.h"),
     "weft_ep_combine_args": ("args", "combine.cpp"), "weft_ep_missing": ("one", "operation.cpp"),
     "weft_ep_result": ("c", "operation.cpp", "operation.h"), "weft_ep_route_options": ("options", "route.cpp"),

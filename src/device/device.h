@@ -23,7 +23,7 @@ enum {
 struct device;    // a GPU, opened by this process
 struct device_ep; // one rank's engine on it
 struct device_relay;
-struct weft_ep_told; // of weft/ep.h
+struct weft_ep_recv_status; // of weft/ep.h
 
 struct device_info {
   char name[96];
@@ -198,11 +198,11 @@ struct device_dispatch {
   int32_t *counts, *src_rank, *src_token;
   int64_t *range;
   int32_t *local_expert;
-  float *weights;            // rank_major [rows][K], packed [rows]; else NULL
-  int32_t *expert_total;     // [E], added to; may be NULL
-  int64_t *wait_ns;          // [capacity], added to; may be NULL
-  struct weft_ep_told *told; // may be NULL
-  uint64_t *lost;            // likewise
+  float *weights;                     // rank_major [rows][K], packed [rows]; else NULL
+  int32_t *expert_total;              // [E], added to; may be NULL
+  int64_t *wait_ns;                   // [capacity], added to; may be NULL
+  struct weft_ep_recv_status *status; // may be NULL
+  uint64_t *lost;                     // likewise
 };
 
 struct device_combine {

@@ -61,9 +61,10 @@ static int check_buffers(const struct weft_ep_recv_args *recv) {
     return fail(
         WEFT_ERR_INVALID,
         "dispatch_recv: x and rows_at are both given: want x to copy the rows, or rows_at to use them in place");
-  if (recv->told && recv->told_size < SIZED_END(struct weft_ep_told, written))
-    return fail(WEFT_ERR_INVALID, "dispatch_recv: told_size is %u; it must be sizeof(struct weft_ep_told), %zu",
-                recv->told_size, sizeof(struct weft_ep_told));
+  if (recv->status && recv->status_size < SIZED_END(struct weft_ep_recv_status, written))
+    return fail(WEFT_ERR_INVALID,
+                "dispatch_recv: status_size is %u; it must be sizeof(struct weft_ep_recv_status), %zu",
+                recv->status_size, sizeof(struct weft_ep_recv_status));
   if (recv->flags & WEFT_EP_RECV_KEEP_PLACES && recv->layout != WEFT_EP_RANK_MAJOR)
     return fail(WEFT_ERR_INVALID, "dispatch_recv: KEEP_PLACES is set, but only rows that are RANK_MAJOR have places");
   return 0;

@@ -9,7 +9,7 @@ enum { INDENT = 9 };
 
 // Whether this transition is the first join of its phase, and has a stall. The stall is that of the phase, so it is
 // printed once.
-static bool tells(const struct results *results, uint32_t i) {
+static bool has_stall(const struct results *results, uint32_t i) {
   const struct results_transition *t = &results->transitions[i];
   for (uint32_t k = 0; k < i; k++)
     if (results->transitions[k].phase == t->phase && results->transitions[k].change == RESULTS_JOIN)
@@ -21,7 +21,7 @@ void report_stalls(FILE *out, const struct results *results, const struct report
   for (uint32_t i = 0; i < results->num_transitions; i++) {
     const struct results_transition *t = &results->transitions[i];
     struct text line = {0};
-    if (!tells(results, i))
+    if (!has_stall(results, i))
       continue;
     text_add(&line, "phase %" PRIu32 ": without joiners' own work the longest stall was %.1f us, of rank %" PRId32,
              t->phase, t->membership_stall_us, t->membership_rank);

@@ -199,10 +199,10 @@ static void leave(struct meet *meet) {
   limit_leaving(meet);
   if (meet->joined)
     await_judgement(meet);
-  bool joined = meet->joined, tell = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
+  bool joined = meet->joined, publishes = joined ? meet->workers[meet->rank].end == MEET_GOING : meet->claimed;
   uint32_t rank = meet->rank; // if this worker has not joined, the watch may still set it
   pthread_mutex_unlock(&meet->lock);
-  if (tell)
+  if (publishes)
     meet_put_end(meet, rank, meet->id, "left", 0, "");
   if (joined)
     clear_dead(meet);
@@ -279,12 +279,12 @@ bool meet_lost(const struct meet *given, uint32_t *rank, char *why, size_t cap) 
 
 void meet_fail(struct meet *meet, int err, const char *sentence) {
   pthread_mutex_lock(&meet->lock);
-  bool tell = meet->joined && meet->workers[meet->rank].end == MEET_GOING;
-  if (tell) {
+  bool publishes = meet->joined && meet->workers[meet->rank].end == MEET_GOING;
+  if (publishes) {
     meet->workers[meet->rank].end = MEET_FAILED;
     meet->workers[meet->rank].in_store = true;
   }
   pthread_mutex_unlock(&meet->lock);
-  if (tell)
+  if (publishes)
     meet_put_end(meet, meet->rank, meet->id, "failed", err, sentence);
 }

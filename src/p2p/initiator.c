@@ -56,7 +56,7 @@ static int meet(struct p2p_bench *one) {
 // A target that serves another initiator repeats a "wait" message, so this wait does not time out. It ends when the
 // target has finished with that initiator, which the target disconnects if it hangs.
 static int await_turn(struct p2p_bench *one, json_t **ready) {
-  bool told = false;
+  bool announced = false;
   for (;;) {
     json_t *message = NULL;
     int rc = p2p_receive(&one->session, 0, &message);
@@ -67,9 +67,9 @@ static int await_turn(struct p2p_bench *one, json_t **ready) {
       return p2p_expect(message, "ready");
     }
     json_decref(message);
-    if (!told && !one->config->quiet)
+    if (!announced && !one->config->quiet)
       fprintf(stderr, "weft p2p: the target serves another initiator: this one waits for its turn\n");
-    told = true;
+    announced = true;
   }
 }
 

@@ -12,7 +12,7 @@ static void v2(struct carry *c) {
   int32_t *idx = carry_memory(c, sizeof experts), local[ROWS][TOPK];
   float *w = carry_memory(c, sizeof weights);
   uint32_t *number = carry_memory(c, sizeof *number);
-  struct weft_ep_told told;
+  struct weft_ep_recv_status status;
   uint64_t op, lost;
   carry_found(c, RANKS);
   carry_copy(c, idx, experts, sizeof experts);
@@ -31,8 +31,8 @@ static void v2(struct carry *c) {
   recv.counts = carry_memory(c, EXPERTS * sizeof *recv.counts);
   recv.local_expert = carry_memory(c, sizeof local);
   recv.weights = carry_memory(c, sizeof weights * RANKS);
-  recv.told = carry_memory(c, sizeof *recv.told);
-  recv.told_size = sizeof *recv.told;
+  recv.status = carry_memory(c, sizeof *recv.status);
+  recv.status_size = sizeof *recv.status;
   recv.lost = carry_memory(c, sizeof lost);
   for (uint32_t tokens = 0; tokens <= TOKENS; tokens++) {
     static const uint32_t rows_of[RANKS][TOKENS + 1] = {{0, 1, 2, 3, 3}, {0, 1, 2, 2, 3}}; // tokens for each rank
@@ -40,10 +40,11 @@ static void v2(struct carry *c) {
     carry_must(weft_ep_dispatch(c->ep, &dispatch, &recv, NULL, &op), "dispatch");
     carry_must(weft_ep_finish(c->ep, op), "finish");
     carry_must(weft_ep_await(c->ep, op, NULL, NULL, CARRY_MS), "await");
-    carry_copy(c, &told, recv.told, sizeof told);
+    carry_copy(c, &status, recv.status, sizeof status);
     carry_copy(c, &lost, recv.lost, sizeof lost);
-    carry_is(told.written == op + 1 && told.op == op && told.num_ranks == RANKS && lost == 0, "the operation is told");
-    carry_is(told.num_rows == RANKS * rows_of[c->rank][tokens], "so many rows are told");
+    carry_is(status.written == op + 1 && status.op == op && status.num_ranks == RANKS && lost == 0,
+             "the operation has a status");
+    carry_is(status.num_rows == RANKS * rows_of[c->rank][tokens], "the status counts the rows");
   }
   carry_copy(c, local, recv.local_expert, sizeof local);
   carry_is(c->rank == 0 ? local[0][0] == -1 && local[0][1] == 0 : local[0][0] == 0 && local[0][1] == -1,

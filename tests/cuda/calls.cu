@@ -155,27 +155,27 @@ void strides(rank &r) {
   r.leave();
 }
 
-// --- tokens that the device counts, and what it is told ---
+// --- tokens that the device counts, and the status ---
 
 void check_told(const rank &r) {
-  weft_ep_told told;
+  weft_ep_recv_status status;
   uint64_t lost;
-  r.copy(&told, r.told, sizeof told, cudaMemcpyDeviceToHost);
+  r.copy(&status, r.status, sizeof status, cudaMemcpyDeviceToHost);
   r.copy(&lost, r.lost_bits, sizeof lost, cudaMemcpyDeviceToHost);
-  bool right = told.op == r.info.op && told.epoch == r.info.epoch && told.mark == r.info.mark &&
-               told.num_ranks == r.info.num_ranks && told.num_rows == r.info.num_rows &&
-               told.rows_needed == r.info.rows_needed && told.num_lost == 0 && told.written == r.info.op + 1;
+  bool right = status.op == r.info.op && status.epoch == r.info.epoch && status.mark == r.info.mark &&
+               status.num_ranks == r.info.num_ranks && status.num_rows == r.info.num_rows &&
+               status.rows_needed == r.info.rows_needed && status.num_lost == 0 && status.written == r.info.op + 1;
   if (!right || lost != 0)
-    r.die("told of operation %llu (%llu), epoch %llu, %u rows (%u), and lost %llx", (unsigned long long)told.op,
-          (unsigned long long)r.info.op, (unsigned long long)told.epoch, told.num_rows, r.info.num_rows,
-          (unsigned long long)lost);
+    r.die("the status is of operation %llu (%llu), epoch %llu, %u rows (%u), and lost %llx",
+          (unsigned long long)status.op, (unsigned long long)r.info.op, (unsigned long long)status.epoch,
+          status.num_rows, r.info.num_rows, (unsigned long long)lost);
 }
 
 void counted(rank &r) {
   r.found();
   r.dispatch.num_tokens_at = r.number;
-  r.recv.told = r.told;
-  r.recv.told_size = sizeof(weft_ep_told);
+  r.recv.status = r.status;
+  r.recv.status_size = sizeof(weft_ep_recv_status);
   r.recv.lost = r.lost_bits;
   weft_ep_set_mark(r.ep, 7);
   cudaGraphExec_t exec =
@@ -276,7 +276,7 @@ void check_masks(const rank &r, int32_t masked) {
   r.copy(is, r.masks, sizeof is, cudaMemcpyDeviceToHost);
   for (int32_t i = 0; i < CAPACITY; i++)
     if (is[i] != (i == masked))
-      r.die("rank %d is told as %d, and rank %d is masked", i, is[i], masked);
+      r.die("rank %d is reported as %d, and rank %d is masked", i, is[i], masked);
 }
 
 void masks(rank &r) {

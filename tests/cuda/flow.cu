@@ -270,7 +270,8 @@ void checked(rank &r) {
   r.leave();
 }
 
-// A route has room for one row, and knows nothing of the others: who fills it is told so, and who goes by it.
+// A route has room for one row, and knows nothing of the others: a call that fills it fails, and so does one that uses
+// it.
 void too_short(rank &r) {
   struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
   struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
@@ -403,7 +404,7 @@ void joined(rank &r) {
   r.leave();
 }
 
-// --- rows packed by expert, biases, weights back, and what is told ---
+// --- rows packed by expert, biases, weights back, and the status ---
 
 void packed(rank &r) {
   r.found();
@@ -414,8 +415,8 @@ void packed(rank &r) {
   r.recv.rows = PACKED_ROWS;
   r.recv.slot = r.local_expert;
   r.recv.expert_end = (int32_t *)r.number;
-  r.recv.told = r.told;
-  r.recv.told_size = sizeof(weft_ep_told);
+  r.recv.status = r.status;
+  r.recv.status_size = sizeof(weft_ep_recv_status);
   for (uint64_t key = 220; key < 224; key++) {
     r.fill(key, first_ranks(RANKS));
     r.pair();
@@ -424,7 +425,7 @@ void packed(rank &r) {
     auto src_rank = take<int32_t>(r, r.recv.src_rank, PACKED_ROWS);
     auto src_token = take<int32_t>(r, r.recv.src_token, PACKED_ROWS);
     auto rows = take<uint16_t>(r, r.recv.x, (size_t)PACKED_ROWS * HIDDEN);
-    auto told = take<weft_ep_told>(r, r.told, 1)[0];
+    auto status = take<weft_ep_recv_status>(r, r.status, 1)[0];
     int32_t begin = 0;
     for (int32_t e = 0; e < EXPERTS; e++) {
       int32_t row = begin;
@@ -449,10 +450,10 @@ void packed(rank &r) {
           if (src_rank[row] != -1 || rows[(size_t)row * HIDDEN + h] != 0)
             r.die("row %d between the parts is not 0", row);
     }
-    if (r.info.rows_needed != (uint32_t)begin || told.rows_needed != (uint32_t)begin || told.written != r.op + 1 ||
-        told.num_ranks != RANKS || told.num_lost != 0)
-      r.die("told of %u rows in operation %llu, should be %d", told.rows_needed, (unsigned long long)told.written,
-            begin);
+    if (r.info.rows_needed != (uint32_t)begin || status.rows_needed != (uint32_t)begin || status.written != r.op + 1 ||
+        status.num_ranks != RANKS || status.num_lost != 0)
+      r.die("the status has %u rows in operation %llu, should be %d", status.rows_needed,
+            (unsigned long long)status.written, begin);
   }
   r.check_whole();
   r.leave();

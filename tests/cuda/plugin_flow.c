@@ -182,7 +182,7 @@ static void halves_launch_their_part(void **state) {
   f = good();
   f.place = 1;
   f.d.halves = DEVICE_RECV;
-  f.d.told = (struct weft_ep_told *)more;
+  f.d.status = (struct weft_ep_recv_status *)more;
   assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
   assert_string_equal(fake.order, "pcrcrt");
   assert_int_equal(fake.control.base.d.halves, DEVICE_RECV);
@@ -285,12 +285,12 @@ static void a_call_says_its_own_form(void **state) {
   f.alignment = 128;
   f.zero_padding = true;
   f.d.rank_major = false;
-  f.d.told = (struct weft_ep_told *)more;
+  f.d.status = (struct weft_ep_recv_status *)more;
   f.slot = (int32_t *)more;
   fake.order[0] = '\0';
   memset(fake.order, 0, sizeof fake.order);
   assert_int_equal(cuda_flow_dispatch(ep, &f, FAKE_STREAM, why), 0);
-  assert_string_equal(fake.order, "pcrt"); // what is told comes behind the rows
+  assert_string_equal(fake.order, "pcrt"); // the status comes behind the rows
   assert_int_equal(fake.rows.layout, WEFT_EP_PACKED);
   assert_int_equal(fake.control.alignment, 128);
   assert_ptr_equal(fake.rows.slot, more);
@@ -321,7 +321,7 @@ static void what_kernels_would_stumble_over_is_refused(void **state) {
   assert_string_equal(fake.order, "");
 }
 
-// The search is a kernel, which the fake leaves out: here is what it is told, and what is made of its find.
+// The search is a kernel, which the fake leaves out: here are its arguments, and what follows from its result.
 static void selections_are_compared_with_those_of_a_route(void **state) {
   (void)state;
   struct device_ep_options options = wide();
@@ -478,7 +478,7 @@ static void a_call_that_was_launched_in_part_is_the_last(void **state) {
       open_wide(&options);
       struct device_flow_dispatch f = good();
       struct device_flow_combine c = good_combine();
-      f.d.told = (struct weft_ep_told *)more;
+      f.d.status = (struct weft_ep_recv_status *)more;
       bool combines = *letter == 'a' || *letter == 'e', first = *letter == 'p' || *letter == 'a';
       fake.fails = *letter;
       fake.capturing = captured;

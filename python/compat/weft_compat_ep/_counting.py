@@ -9,7 +9,7 @@ import torch
 import weft
 
 from ._arguments import Sizes
-from ._pinned import READS_IN_ORDER, Pinned, Told
+from ._pinned import READS_IN_ORDER, Pinned, PinnedStatus
 from ._rows import Arrays
 
 COUNT_BYTES = 16
@@ -42,14 +42,14 @@ class Counting:
         self._blank = torch.zeros((max(1, sizes.tokens), COUNT_BYTES), dtype=torch.uint8, device=device)
         self._scratch = torch.empty((self._most, COUNT_BYTES), dtype=torch.uint8, device=device)
         cuda = device.type == "cuda"
-        self._told = Told() if cuda and READS_IN_ORDER else None
+        self._status = PinnedStatus() if cuda and READS_IN_ORDER else None
         """None: a call waits for the result of an operation, and returns it"""
         pinned = Pinned(sizes.experts_per_rank, torch.int32) if cuda else None
         self._counts = pinned.tensor if pinned is not None else torch.empty(sizes.experts_per_rank, dtype=torch.int32,
                                                                             device=device)
         self._waited: dict[str, Any] = {"counts": pinned if pinned is not None else self._counts}
-        if self._told is not None:
-            self._waited["told"] = self._told.memory
+        if self._status is not None:
+            self._waited["status"] = self._status.memory
         self._into = self._receive(**self._waited)
 
     def _receive(self, **arrays: Any) -> weft.ep.Receive:
@@ -66,13 +66,13 @@ class Counting:
             into = self._receive(keep_places=True, **(arrays.named() | (self._waited if waits else {})))
         operation = self._rank.dispatch(self._blank[:topk_idx.shape[0]], topk_idx, weights, into=into, dtype="opaque",
                                         processors=processors, stream=stream,
-                                        info=True if waits and self._told is None else None)
+                                        info=True if waits and self._status is None else None)
         return Probe(operation, arrays)
 
     def wait(self, operation: weft.ep.Operation) -> Counts:
         """Waits for the results of a counting operation. If ranks were lost, `operation.info` names them."""
-        told = self._told
-        if told is not None and (not told.spin(operation.number) or told.num_lost):
+        status = self._status
+        if status is not None and (not status.spin(operation.number) or status.num_lost):
             operation.info = operation.wait()[0]
-        known: Any = operation.info or told
+        known: Any = operation.info or status
         return Counts(known.num_rows, self._counts.tolist())

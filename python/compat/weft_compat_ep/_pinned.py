@@ -28,8 +28,8 @@ class Pinned:
         return memoryview(array).cast("B").cast(letter)
 
 
-class Told:
-    """The result of a dispatch (struct weft_ep_told), which its kernel writes."""
+class PinnedStatus:
+    """The status of a received dispatch (struct weft_ep_recv_status), which its kernel writes."""
 
     WORDS, NUM_ROWS, NUM_LOST, WRITTEN = 6, 7, 9, 5
     """the size of the struct in units of 8 bytes; the indices of members, in units of 4, 4 and 8 bytes"""

@@ -88,13 +88,13 @@ nb::object combine_route(const Rank &self, nb::handle by, const Combined &given,
   Failure failure;
   uint64_t op = Operation::NONE;
   give_room(state, result);
-  weft_ep_result *told = want_result ? &result.c : nullptr;
+  weft_ep_result *wanted = want_result ? &result.c : nullptr;
   int rc = operate(
       state, failure,
       [&](int times) {
         return times > 0 && state.cuda && op != Operation::NONE
-                   ? weft_ep_await(state.ep, op, nullptr, told, WEFT_WAIT_FOREVER)
-                   : weft_ep_combine_route(state.ep, route.route, &sum.args, told, &op);
+                   ? weft_ep_await(state.ep, op, nullptr, wanted, WEFT_WAIT_FOREVER)
+                   : weft_ep_combine_route(state.ep, route.route, &sum.args, wanted, &op);
       },
       [&] {
         for (Buffer &buffer : sum.kept)
@@ -109,7 +109,7 @@ nb::object combine_route(const Rank &self, nb::handle by, const Combined &given,
     operation.kept = std::move(sum.kept), operation.route = held;
   bool open = state.cuda || (given.flags & WEFT_EP_COMBINE_KEEP);
   ended = std::exchange(state.operations[op % 2], open ? std::move(operation) : Operation());
-  if (!told)
+  if (!wanted)
     return nb::make_tuple(op, nb::none());
   take_missing(state, result);
   return nb::make_tuple(op, std::move(result));
@@ -148,15 +148,15 @@ nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &
   Result result;
   Failure failure;
   give_room(state, result);
-  weft_ep_result *told = want_result && half != SEND ? &result.c : nullptr;
+  weft_ep_result *wanted = want_result && half != SEND ? &result.c : nullptr;
   int rc = operate(
       state, failure,
       [&](int times) {
         if (times > 0 && state.cuda)
-          return weft_ep_await(state.ep, op, nullptr, told, WEFT_WAIT_FOREVER);
+          return weft_ep_await(state.ep, op, nullptr, wanted, WEFT_WAIT_FOREVER);
         return half == SEND   ? weft_ep_combine_send(state.ep, op, &sum.args)
-               : half == RECV ? weft_ep_combine_recv(state.ep, op, &sum.args, told)
-                              : weft_ep_combine(state.ep, op, &sum.args, told);
+               : half == RECV ? weft_ep_combine_recv(state.ep, op, &sum.args, wanted)
+                              : weft_ep_combine(state.ep, op, &sum.args, wanted);
       },
       [&] {
         for (Buffer &buffer : sum.kept)
@@ -170,7 +170,7 @@ nb::object combine_of(RankState &state, Half half, uint64_t op, const Combined &
   } else if (!(given.flags & WEFT_EP_COMBINE_KEEP)) {
     ended = std::exchange(operation, Operation());
   }
-  if (!told)
+  if (!wanted)
     return nb::none();
   take_missing(state, result);
   return nb::cast(std::move(result));

@@ -199,13 +199,13 @@ nb::object dispatch_into(RankState &state, nb::handle source, const Dispatched &
   Failure failure;
   uint64_t op = Operation::NONE;
   give_room(state, info);
-  weft_ep_info *told = want_info ? &info.c : nullptr;
+  weft_ep_info *wanted = want_info ? &info.c : nullptr;
   int rc = operate(
       state, failure,
       [&](int times) {
         return times > 0 && state.cuda && op != Operation::NONE
-                   ? weft_ep_await(state.ep, op, told, nullptr, WEFT_WAIT_FOREVER)
-                   : weft_ep_dispatch(state.ep, &send.args, &receive.args, told, &op);
+                   ? weft_ep_await(state.ep, op, wanted, nullptr, WEFT_WAIT_FOREVER)
+                   : weft_ep_dispatch(state.ep, &send.args, &receive.args, wanted, &op);
       },
       [&] {
         for (Buffer &buffer : send.kept)
@@ -257,14 +257,14 @@ nb::object dispatch_recv_into(RankState &state, uint64_t op, nb::handle source, 
   Info info;
   Failure failure;
   give_room(state, info);
-  weft_ep_info *told = want_info ? &info.c : nullptr;
+  weft_ep_info *wanted = want_info ? &info.c : nullptr;
   weft_ep_recv_args args = receive.args;
   args.stream = stream_of(stream);
   int rc = operate(
       state, failure,
       [&](int times) {
-        return times > 0 && state.cuda ? weft_ep_await(state.ep, op, told, nullptr, WEFT_WAIT_FOREVER)
-                                       : weft_ep_dispatch_recv(state.ep, op, &args, told);
+        return times > 0 && state.cuda ? weft_ep_await(state.ep, op, wanted, nullptr, WEFT_WAIT_FOREVER)
+                                       : weft_ep_dispatch_recv(state.ep, op, &args, wanted);
       },
       [&] { state.interrupted_objects.push_back(into); });
   if (rc == 0 || (rc == WEFT_ERR_ROOM && state.cuda))

@@ -142,8 +142,8 @@ void take_arrays(Receive &self, nb::dict &given) {
   take_one("rows_at", 8, self.rows, &args.rows_at);
   take_one("expert_end", 4, self.experts, &args.expert_end);
   take_one("lost", 8, (self.capacity + 63) / 64, &args.lost);
-  take_one("told", 8, (sizeof(weft_ep_told) + 7) / 8, &args.told);
-  args.told_size = args.told ? sizeof(weft_ep_told) : 0;
+  take_one("status", 8, (sizeof(weft_ep_recv_status) + 7) / 8, &args.status);
+  args.status_size = args.status ? sizeof(weft_ep_recv_status) : 0;
   take_by_topk(self, given, "local_expert", false, (void **)&args.local_expert);
   if (args.layout == WEFT_EP_PACKED)
     take(self, entry(given, "weights"), {"weights", 4, true, self.rows, true}, (void **)&args.weights);
@@ -214,15 +214,15 @@ nb::object receive_of(nb::handle source) {
 void bind_receive(nb::module_ &m) {
   nb::class_<Receive>(m, "Receive")
       .def_prop_ro(
-          "told",
+          "status",
           [](const Receive &self) -> nb::object {
-            const weft_ep_told *told = self.args.told;
-            if (!told || self.cuda)
+            const weft_ep_recv_status *status = self.args.status;
+            if (!status || self.cuda)
               return nb::none();
-            return nb::make_tuple(told->op, told->epoch, told->mark, told->num_ranks, told->num_rows, told->rows_needed,
-                                  told->num_lost, told->written);
+            return nb::make_tuple(status->op, status->epoch, status->mark, status->num_ranks, status->num_rows,
+                                  status->rows_needed, status->num_lost, status->written);
           },
-          nb::sig("def told(self) -> tuple[int, ...] | None"))
+          nb::sig("def status(self) -> tuple[int, ...] | None"))
       .def("renew", &renew, nb::arg("expert_total").none(), nb::arg("wait_ns").none(),
            nb::sig("def renew(self, expert_total: object, wait_ns: object) -> bool"));
   m.def("receive", &make_receive, nb::arg("rank"), nb::arg("layout"), nb::arg("rows"), nb::arg("dtype"),

@@ -31,7 +31,7 @@ class World:
         self.peer = self.a.load(self.b.metadata())
         self.rank = ep.Rank(self.store, rank=0, founders=[0], mode="throughput", **SIZES)
         self.rank.activate()
-        self.into = self.rank.receive(rows=8, told=np.zeros(6, np.uint64))
+        self.into = self.rank.receive(rows=8, status=np.zeros(6, np.uint64))
         self.out = np.zeros((4, 128), np.uint16)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ def operation(world: World) -> None:
     number, _ = calls.dispatch(X, IDX, one.receive(rows=8, layout="packed"))
     one.finish(number)
     one.barrier()
-    into.renew(), into.told, one.stats, one.view, one.states, one.masks(), one.metrics(), one.next_event()
+    into.renew(), into.status, one.stats, one.view, one.states, one.masks(), one.metrics(), one.next_event()
 
 
 def route(world: World) -> None:

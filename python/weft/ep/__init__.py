@@ -41,14 +41,14 @@ from ._values import (
     Mode,
     PeerStats,
     RankState,
+    ReceiveStatus,
     Stats,
-    Told,
     View,
 )
 
 __all__ = ["BLOCK", "Array", "CombineDType", "DType", "Event", "EventKind", "Info", "Layout", "Limits", "Memory",
-           "Mode", "Operation", "PeerStats", "Prepared", "Rank", "RankState", "Receive", "Result", "Route",
-           "RouteArrays", "RouteInfo", "Stats", "Told", "View", "limits"]
+           "Mode", "Operation", "PeerStats", "Prepared", "Rank", "RankState", "Receive", "ReceiveStatus", "Result",
+           "Route", "RouteArrays", "RouteInfo", "Stats", "View", "limits"]
 
 
 def limits() -> Limits:

@@ -244,15 +244,15 @@ class Rank:
         error's ``rows_needed`` is the necessary number, and its ``op`` is open: call `dispatch_recv` with more room.
         """
         try:
-            number, told = self._handle.dispatch(into, x, topk_idx, topk_weights, scales, route,
-                                                 dtype if dtype.__class__ is DType else DType.of(dtype), stream,
-                                                 num_tokens_at, processors,
-                                                 (1 if recycle else 0) | (2 if check_route else 0),
-                                                 self._host if info is None else bool(info))
+            number, returned = self._handle.dispatch(into, x, topk_idx, topk_weights, scales, route,
+                                                     dtype if dtype.__class__ is DType else DType.of(dtype), stream,
+                                                     num_tokens_at, processors,
+                                                     (1 if recycle else 0) | (2 if check_route else 0),
+                                                     self._host if info is None else bool(info))
         except TypeError:
             _check_numbers(0, processors)
             raise
-        return Operation(self, number, told)
+        return Operation(self, number, returned)
 
     def dispatch_send(self, x: Array, topk_idx: Array = None, topk_weights: Array = None, *, scales: Array = None,
                       dtype: DType | str = DType.GROUP, route: Route | None = None, check_route: bool = False,
@@ -355,13 +355,13 @@ class Rank:
         `combine`."""
         flags = (1 if renormalize else 0) | (2 if keep else 0) | (4 if unweighted else 0)
         try:
-            number, told = self._handle.combine_route(route, y, out, topk_weights, row_weights, out_weights, bias,
+            number, returned = self._handle.combine_route(route, y, out, topk_weights, row_weights, out_weights, bias,
                                                       CombineDType.of(dtype), stream, processors, flags,
                                                       self._host if result is None else bool(result))
         except TypeError:
             _check_numbers(0, processors)
             raise
-        return Operation(self, number, None, told)
+        return Operation(self, number, None, returned)
 
     def combine_rows(self, op: int, into: Array, num_rows: int = 0) -> None:
         """RANK_MAJOR on host memory: writes into uint64 [rows] the addresses at which the caller has to write the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import _weft
-from ._values import Array, DType, Layout, Told
+from ._values import Array, DType, Layout, ReceiveStatus
 
 if TYPE_CHECKING:
     from ._rank import Rank
@@ -15,12 +15,12 @@ class Receive:
     """The buffers that operations are received into, checked once for any number of operations: see `Rank.receive`.
 
     The arrays are attributes, as they were given or made: x, scales, counts, src_rank, src_token, range, local_expert,
-    weights, expert_total, wait_ns, slot, expert_end, lost, told, rows_at; None for those that do not exist. Their
+    weights, expert_total, wait_ns, slot, expert_end, lost, status, rows_at; None for those that do not exist. Their
     shapes are those of struct weft_ep_recv_args.
     """
 
     FIELDS = ("x", "scales", "counts", "src_rank", "src_token", "range", "local_expert", "weights", "expert_total",
-              "wait_ns", "slot", "expert_end", "lost", "told", "rows_at")
+              "wait_ns", "slot", "expert_end", "lost", "status", "rows_at")
     _NAMES = frozenset(FIELDS)
 
     x: Array = None
@@ -43,8 +43,8 @@ class Receive:
         if not self._NAMES.issuperset(arrays):
             raise TypeError(f"receive: there is no {', '.join(sorted(arrays.keys() - self._NAMES))}, but "
                             f"{', '.join(self.FIELDS)}")
-        self.__dict__.update(arrays)  # `told` is only accessible as a property
-        self.told_array = arrays.get("told")
+        self.__dict__.update(arrays)  # `status` is only accessible as a property
+        self.status_array = arrays.get("status")
         self.layout = Layout.member(layout)
         """how the rows are laid out"""
         self.rows = rows
@@ -64,10 +64,10 @@ class Receive:
         return moved
 
     @property
-    def told(self) -> Told | None:
-        """The counts of the last received dispatch, on host memory, if an array ``told`` was given."""
-        told = self._handle.told
-        return None if told is None else Told(*told)
+    def status(self) -> ReceiveStatus | None:
+        """The counts of the last received dispatch, on host memory, if an array ``status`` was given."""
+        status = self._handle.status
+        return None if status is None else ReceiveStatus(*status)
 
 
 def make_arrays(rank: Rank, arrays: dict[str, Array], layout: Layout, dtype: DType, rows: int, topk: int,

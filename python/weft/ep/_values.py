@@ -195,8 +195,8 @@ class Limits(NamedTuple):
     min_processors: int
 
 
-class Told(NamedTuple):
-    """The counts of a received dispatch, from ``Receive(told=...)`` on host memory."""
+class ReceiveStatus(NamedTuple):
+    """The counts of a received dispatch, from ``Receive(status=...)`` on host memory."""
 
     op: int
     epoch: int

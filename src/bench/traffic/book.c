@@ -102,7 +102,7 @@ static uint32_t pattern_of(const struct traffic_book *book, const struct traffic
 static int take_runs(struct traffic_book *book, const struct traffic_batch *batch, uint32_t rank,
                      struct run_seen *seen) {
   enum { RUN, LATE, END, NUMBERS };
-  const json_t *list = json_object_get(batch->told[rank], "runs");
+  const json_t *list = json_object_get(batch->reports[rank], "runs");
   uint64_t n[NUMBERS];
   for (size_t at = 0; at < json_array_size(list); at += NUMBERS) {
     if (!read_group(list, at, n, NUMBERS) || n[RUN] >= batch->count)
@@ -123,7 +123,7 @@ static int take_runs(struct traffic_book *book, const struct traffic_batch *batc
 
 static int take_gaps(struct traffic_book *book, const struct traffic_batch *batch, uint32_t rank) {
   enum { PATTERN, AFTER, NS, NUMBERS };
-  const json_t *list = json_object_get(batch->told[rank], "gaps");
+  const json_t *list = json_object_get(batch->reports[rank], "gaps");
   uint64_t n[NUMBERS];
   for (size_t at = 0; at < json_array_size(list); at += NUMBERS) {
     if (!read_group(list, at, n, NUMBERS) || n[PATTERN] >= book->worker->config->plan->num_patterns || n[AFTER] > 1)
@@ -137,7 +137,7 @@ static int take_gaps(struct traffic_book *book, const struct traffic_batch *batc
 
 static int take_pairs(struct traffic_book *book, const struct traffic_batch *batch, uint32_t rank) {
   enum { PATTERN, PAIR, END, NUMBERS };
-  const json_t *list = json_object_get(batch->told[rank], "pairs");
+  const json_t *list = json_object_get(batch->reports[rank], "pairs");
   const struct traffic_plan *plan = book->worker->config->plan;
   uint64_t n[NUMBERS];
   if (batch->stage == TRAFFIC_ALONE)

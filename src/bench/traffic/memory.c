@@ -140,13 +140,13 @@ json_t *traffic_memories_describe(const struct traffic_memories *memories) {
   return areas;
 }
 
-int traffic_memories_read(const json_t *told, struct traffic_far *far) {
+int traffic_memories_read(const json_t *facts, struct traffic_far *far) {
   char name[32];
   *far = (struct traffic_far){0};
   for (int memory = 0; memory < 2; memory++)
     for (int side = 0; side < 2; side++) {
       snprintf(name, sizeof name, "%s_%s", traffic_memory_names[memory], side_names[side]);
-      const json_t *area = json_object_get(told, name);
+      const json_t *area = json_object_get(facts, name);
       const json_t *region = json_array_get(area, 0), *address = json_array_get(area, 1);
       if (!area)
         continue;

@@ -55,7 +55,7 @@ struct traffic_far {
   weft_region_t region[2][2];
   uint64_t address[2][2];
 };
-int traffic_memories_read(const json_t *told, struct traffic_far *far);
+int traffic_memories_read(const json_t *facts, struct traffic_far *far);
 
 // A pair's place in this worker's memory.
 struct traffic_area traffic_memories_area(const struct traffic_memories *memories, const struct traffic_layout *layout,

@@ -269,10 +269,10 @@ static int run_batch(struct traffic_worker *worker, const struct stage *stage, u
 }
 
 // The longest time that a worker took. All workers get the same result.
-static uint64_t longest(json_t *const *told, uint32_t size) {
+static uint64_t longest(json_t *const *reports, uint32_t size) {
   uint64_t most = 1;
   for (uint32_t i = 0; i < size; i++) {
-    json_int_t ns = json_integer_value(json_object_get(told[i], "ns"));
+    json_int_t ns = json_integer_value(json_object_get(reports[i], "ns"));
     most = ns > (json_int_t)most ? (uint64_t)ns : most;
   }
   return most;
@@ -291,26 +291,26 @@ static int explain_limit(const struct traffic_worker *worker, uint32_t patterns,
 static int share(struct traffic_worker *worker, const struct stage *stage, uint32_t count, json_t *mine,
                  uint64_t *took_ns) {
   uint32_t size = worker->sync.size;
-  json_t *told[TRAFFIC_MAX_RANKS] = {NULL};
+  json_t *reports[TRAFFIC_MAX_RANKS] = {NULL};
   uint64_t wait_limit = GATHER_MS + 2 * (uint64_t)worker->sync.timeout_ms + (uint64_t)count * worker->sync.start_ms;
   int rc =
-      meet_all_gather(worker->meet, "batch", mine, wait_limit < INT32_MAX ? (uint32_t)wait_limit : INT32_MAX, told);
+      meet_all_gather(worker->meet, "batch", mine, wait_limit < INT32_MAX ? (uint32_t)wait_limit : INT32_MAX, reports);
   uint32_t each = stage->stage == TRAFFIC_SEQUENCE ? worker->config->plan->num_patterns : 1;
   if (rc == WEFT_ERR_LIMIT && !meet_lost(worker->meet, NULL, NULL, 0)) // otherwise another worker has said it
     rc = explain_limit(worker, each, rc);
   if (rc != 0)
     return rc;
-  *took_ns = longest(told, size);
+  *took_ns = longest(reports, size);
   struct traffic_batch batch = {.stage = stage->stage,
                                 .pattern = stage->pattern,
                                 .pair = stage->pair,
                                 .count = count * each,
                                 .done = *stage->done / *stage->total,
-                                .told = told};
+                                .reports = reports};
   if (stage->take && !stage->warms)
     rc = stage->take(stage->arg, &batch);
   for (uint32_t i = 0; i < size; i++)
-    json_decref(told[i]);
+    json_decref(reports[i]);
   return rc;
 }
 

@@ -11,11 +11,11 @@ enum traffic_stage { TRAFFIC_ALONE, TRAFFIC_SEQUENCE, TRAFFIC_PAIRS };
 // The description of a batch; the same for all workers.
 struct traffic_batch {
   enum traffic_stage stage;
-  uint32_t pattern;    // ALONE, PAIRS
-  uint32_t pair;       // PAIRS
-  uint32_t count;      // runs; SEQUENCE: of all patterns together
-  double done;         // completed part of all work, from 0 to 1
-  json_t *const *told; // [workers], the report of each worker (book.c reads it)
+  uint32_t pattern;       // ALONE, PAIRS
+  uint32_t pair;          // PAIRS
+  uint32_t count;         // runs; SEQUENCE: of all patterns together
+  double done;            // completed part of all work, from 0 to 1
+  json_t *const *reports; // [workers], the report of each worker (book.c reads it)
 };
 
 // Called on the reporter for each batch. An error ends the benchmark.

@@ -155,7 +155,7 @@ static int take(void *arg, const struct traffic_batch *batch) {
   bench_progress(&job->progress, batch->done, 1, "%s", names[batch->stage]);
   json_int_t error_ns = job->clock_error_ns;
   for (uint32_t i = 0; i < job->config->workers; i++) {
-    json_int_t its = json_integer_value(json_object_get(batch->told[i], "clock_error_ns"));
+    json_int_t its = json_integer_value(json_object_get(batch->reports[i], "clock_error_ns"));
     error_ns = its > error_ns ? its : error_ns;
   }
   job->clock_error_ns = error_ns;

@@ -162,7 +162,7 @@ struct starting {
   struct running *running;
   struct bench_children *children;
   const struct bench_store_place *place;
-  bool told, met;
+  bool announced, met;
   int err;
   char child_ended[192]; // how a child ended, if one did before all workers had met
   uint64_t ended_ns;
@@ -171,9 +171,9 @@ struct starting {
 static void start_children(void *arg, uint32_t come, uint32_t size) {
   struct starting *starting = arg;
   (void)come, (void)size;
-  if (!starting->told && starting->children)
+  if (!starting->announced && starting->children)
     starting->err = bench_children_send(starting->children, starting->place, sizeof *starting->place);
-  starting->told = true;
+  starting->announced = true;
 }
 
 static bool is_asked_to_end(void *arg) {
@@ -297,7 +297,7 @@ static int run_with(struct running *running, struct bench_children *children, bo
   err = meet_and_run(running, &store, &starting);
   snprintf(why, sizeof why, "%s", err ? weft_last_error() : "");
   explicit_bzero(&place, sizeof place);
-  if (children && starting.told) {
+  if (children && starting.announced) {
     enum { CLOSE_MS = 5000, ALONE_MS = 500 };
     // Before all have met, the children wait for a worker that will not come. A terminal sends its signal to them, too.
     bool alone = !starting.met && (err == WEFT_ERR_CANCELED || starting.ended_ns);

@@ -64,7 +64,7 @@ struct cuda_filled {
 };
 
 struct cuda_control_args {
-  // with control's layout. Used members: halves, kind, replays, masked, wait_ns, told, lost
+  // with control's layout. Used members: halves, kind, replays, masked, wait_ns, status, lost
   struct cuda_dispatch_args base;
   const struct cuda_route *route;
   struct cuda_flow_op *op;
@@ -102,7 +102,7 @@ struct cuda_compare_args {
   uint64_t *first; // all bits set before; becomes the index of the first selection that differs, if any
 };
 
-// After the rows of a dispatch: notifies the caller's kernels and threads of the result (struct weft_ep_told).
+// After the rows of a dispatch: notifies the caller's kernels and threads of the result (struct weft_ep_recv_status).
 struct cuda_notify_args {
   struct cuda_dispatch_args base;
   const struct cuda_flow_op *op;

@@ -28,7 +28,7 @@ __device__ __forceinline__ void notify_of_rows(const cuda_notify_args &args) {
     record.lost |= lost;
   if (args.filled)
     args.filled->lost |= lost;
-  if (args.base.d.told || args.base.d.lost)
+  if (args.base.d.status || args.base.d.lost)
     write_told(args.base, view_of(state, op.op), op.op);
 }
 

@@ -1,5 +1,5 @@
-// Notifies kernels and threads that do not call the library of the result of a dispatch (struct weft_ep_told). The last
-// block that has placed its rows does it, so that all rows are visible before `written` is.
+// Notifies kernels and threads that do not call the library of the result of a dispatch (struct weft_ep_recv_status).
+// The last block that has placed its rows does it, so that all rows are visible before `written` is.
 #ifndef CUDA_DISPATCH_NOTIFY_CUH
 #define CUDA_DISPATCH_NOTIFY_CUH
 
@@ -25,18 +25,18 @@ static __device__ __noinline__ void write_told(const cuda_dispatch_args &args, c
   uint64_t members = ptx::load_volatile(&record.lost);
   if (args.d.lost)
     write_lost(args, view, members);
-  weft_ep_told *told = args.d.told;
-  if (!told)
+  weft_ep_recv_status *status = args.d.status;
+  if (!status)
     return;
-  told->op = op;
-  told->epoch = ptx::load_volatile(&record.epoch);
-  told->mark = ptx::load_volatile(&record.mark);
-  told->num_ranks = ptx::load_volatile(&record.num_ranks);
-  told->num_rows = ptx::load_volatile(&record.num_rows);
-  told->rows_needed = ptx::load_volatile(&record.needed_rows);
-  told->num_lost = (uint32_t)__popcll(members);
+  status->op = op;
+  status->epoch = ptx::load_volatile(&record.epoch);
+  status->mark = ptx::load_volatile(&record.mark);
+  status->num_ranks = ptx::load_volatile(&record.num_ranks);
+  status->num_rows = ptx::load_volatile(&record.num_rows);
+  status->rows_needed = ptx::load_volatile(&record.needed_rows);
+  status->num_lost = (uint32_t)__popcll(members);
   ptx::fence_system();
-  ptx::store_relaxed(&told->written, op + 1);
+  ptx::store_relaxed(&status->written, op + 1);
 }
 
 static __device__ __noinline__ void tell_last(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
@@ -54,7 +54,7 @@ static __device__ __noinline__ void tell_last(const cuda_dispatch_args &args, co
 // To be called after all other writes of a receiving block. [role]
 __device__ __forceinline__ void notify(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op,
                                        const role &role) {
-  if (CUDA_OPTION(args.d.told || args.d.lost))
+  if (CUDA_OPTION(args.d.status || args.d.lost))
     tell_last(args, view, op, role);
 }
 

@@ -74,7 +74,7 @@ int cuda_check_received(struct device_ep *ep, const struct device_dispatch *d, b
       {"recv.weights", d->weights, sizeof *d->weights, false},
       {"recv.expert_total", d->expert_total, sizeof *d->expert_total, false},
       {"recv.wait_ns", d->wait_ns, sizeof *d->wait_ns, false},
-      {"recv.told", d->told, sizeof(uint64_t), false},
+      {"recv.status", d->status, sizeof(uint64_t), false},
       {"recv.lost", d->lost, sizeof *d->lost, false},
   };
   return cuda_check_arguments(ep, list, CUDA_COUNT(list), why);

@@ -192,7 +192,7 @@ static int launch_notify(struct device_ep *ep, const struct device_flow_dispatch
                                     .received_alignment = f->alignment ? f->alignment : 1};
     return cuda_launch_route_lists(ep, f->route, &lists, blocks(ep, d->processors), stream, why);
   }
-  if (!(d->halves & DEVICE_RECV) || !(d->told || d->lost))
+  if (!(d->halves & DEVICE_RECV) || !(d->status || d->lost))
     return 0;
   return cuda_launched(ep, cuda_launch_notify(&notify, cuda_early(ep), stream), stream,
                        "cannot launch the notification", why);

@@ -24,7 +24,7 @@ struct cuda_dispatch_args {
 // of one token, and 0.7 us for 128 tokens.
 static inline bool cuda_is_usual(const struct cuda_dispatch_args *args) {
   const struct device_dispatch *d = &args->d;
-  return !d->narrow && !d->keep_places && !d->num_tokens_at && !d->told && !d->lost;
+  return !d->narrow && !d->keep_places && !d->num_tokens_at && !d->status && !d->lost;
 }
 
 // Completes the arguments: strides that are 0 get their values for data without gaps.

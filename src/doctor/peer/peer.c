@@ -189,12 +189,12 @@ void doctor_await_peer(struct doctor_peer_facts *facts, const char *peer, const 
                        uint32_t startup_timeout_s) {
   const struct timespec pause = clock_timespec((uint64_t)RETRY_MS * 1000000u);
   uint64_t until = clock_deadline_ms((uint64_t)startup_timeout_s * 1000u);
-  bool told = false;
+  bool announced = false;
   doctor_gather_peer(facts, peer, token, timeout_ms);
   while (is_absent(facts) && !clock_passed(until)) {
-    if (!told)
+    if (!announced)
       fprintf(stderr, "weft doctor: waiting for another weft doctor at %s, for up to %u s\n", peer, startup_timeout_s);
-    told = true;
+    announced = true;
     nanosleep(&pause, NULL);
     *facts = (struct doctor_peer_facts){0};
     doctor_gather_peer(facts, peer, token, timeout_ms);

@@ -60,17 +60,17 @@ static void notify(const weft_ep_t *ep, const struct ep_op *op, const struct wef
     if (recv->lost && !member->received)
       recv->lost[member->rank / 64] |= (uint64_t)1 << member->rank % 64;
   }
-  struct weft_ep_told *told = recv->told;
-  if (!told)
+  struct weft_ep_recv_status *status = recv->status;
+  if (!status)
     return;
-  told->op = op->number;
-  told->epoch = op->view->epoch;
-  told->mark = mark;
-  told->num_ranks = op->num_members;
-  told->num_rows = rows;
-  told->rows_needed = needed;
-  told->num_lost = lost;
-  __atomic_store_n(&told->written, op->number + 1, __ATOMIC_RELEASE);
+  status->op = op->number;
+  status->epoch = op->view->epoch;
+  status->mark = mark;
+  status->num_ranks = op->num_members;
+  status->num_rows = rows;
+  status->rows_needed = needed;
+  status->num_lost = lost;
+  __atomic_store_n(&status->written, op->number + 1, __ATOMIC_RELEASE);
 }
 
 // All headers have arrived, and rows need not be read any more.
@@ -141,7 +141,7 @@ static int no_room(weft_ep_t *ep, const struct ep_op *op, const struct weft_ep_r
                    uint64_t mark, struct weft_ep_info *info) {
   if (info)
     info->rows_needed = needed;
-  if (recv->told || recv->lost)
+  if (recv->status || recv->lost)
     notify(ep, op, recv, 0, needed, mark);
   return fail(WEFT_ERR_ROOM,
               "dispatch_recv: the buffer has room for %u rows%s, but %u arrived: call again with a larger buffer",
@@ -192,7 +192,7 @@ int ep_receive(weft_ep_t *ep, struct ep_op *op, const struct weft_ep_recv_args *
   count_bytes(ep, op);
   if (recv && recv->wait_ns)
     add_waits(op, recv);
-  if (recv && (recv->told || recv->lost))
+  if (recv && (recv->status || recv->lost))
     notify(ep, op, recv, rows, needed, mark);
   received(ep, op, recv && recv->rows_at);
   if (recv)

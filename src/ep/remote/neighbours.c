@@ -91,14 +91,14 @@ static void show(const struct ep_link *neighbour, const struct ep_link *source) 
 // --- notifying sources; under links.lock ---
 
 static void notify(struct ep_neighbour_area *area, struct ep_link *source) {
-  if (!area->told && is_remote(source) && source->incarnation == area->source_incarnation)
-    area->told = ep_control_notify_reads(source, area->number);
+  if (!area->notified && is_remote(source) && source->incarnation == area->source_incarnation)
+    area->notified = ep_control_notify_reads(source, area->number);
 }
 
 static void notify_all(weft_ep_t *ep, struct ep_link *source) {
   for (struct ep_neighbour_area *area = atomic_load(&ep->links.areas); area; area = area->next)
     if (area->source == source->rank) {
-      area->told = false; // the link may be a newer one to the same incarnation
+      area->notified = false; // the link may be a newer one to the same incarnation
       notify(area, source);
     }
 }
@@ -240,7 +240,7 @@ static bool is_known(const weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
 // Whether the area is still needed. Its source may not be connected yet.
 static bool is_needed(const weft_ep_t *ep, const struct ep_neighbour_area *area) {
   return is_known(ep, area->carrier, area->carrier_incarnation) && !is_replaced(ep, area) &&
-         (!area->told || is_known(ep, area->source, area->source_incarnation));
+         (!area->notified || is_known(ep, area->source, area->source_incarnation));
 }
 
 // Whether no operation will name the area any more. A source that has not yet adopted the view without the carrier may
@@ -258,7 +258,7 @@ static bool is_renewed(const weft_ep_t *ep, const struct ep_neighbour_area *old)
   const struct ep_neighbour_area *area = atomic_load(&ep->links.areas);
   while (area != old && (area->carrier != old->carrier || area->source != old->source ||
                          area->carrier_incarnation != old->carrier_incarnation ||
-                         (area->source_incarnation != old->source_incarnation && old->told)))
+                         (area->source_incarnation != old->source_incarnation && old->notified)))
     area = area->next;
   return area != old;
 }
@@ -268,7 +268,7 @@ static bool is_renewed(const weft_ep_t *ep, const struct ep_neighbour_area *old)
 // the same two incarnations have a newer link, the source has freed the old one, and does not name its area any more.
 static bool is_unlinked(const weft_ep_t *ep, struct ep_neighbour_area *area) {
   return !is_linked(ep, area->carrier, area->carrier_incarnation) || is_renewed(ep, area) ||
-         (area->told && !is_linked(ep, area->source, area->source_incarnation));
+         (area->notified && !is_linked(ep, area->source, area->source_incarnation));
 }
 
 // Removes the areas that are not needed from the list. `*left`: more will follow soon.

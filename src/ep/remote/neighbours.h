@@ -26,7 +26,7 @@ struct ep_neighbour_area {
   uint64_t carrier_incarnation, source_incarnation;
   uint64_t number; // ep_area_number() of the carrier's link to the source
   struct ep_window window;
-  bool told;        // under links.lock: the source knows that this rank reads it
+  bool notified;    // under links.lock: the source knows that this rank reads it
   uint64_t last_op; // on host memory: no rank will name it after that operation; 0: it is still needed. [owner]
   struct ep_neighbour_area *_Atomic next;
   struct ep_neighbour_area *next_out; // in the list of areas that are being freed

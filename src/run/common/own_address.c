@@ -182,7 +182,7 @@ bool run_url_is_loopback(const char *url) {
   return behind(loopback, host_of(url)) != NULL;
 }
 
-static void add_for_others(struct text *told, const char *url, size_t size) {
+static void add_for_others(struct text *text, const char *url, size_t size) {
   union address own[MAX_ADDRESSES];
   const char *host = host_of(url), *at_all = behind(all, host), *port = at_all ? at_all : behind(loopback, host);
   char address[INET6_ADDRSTRLEN];
@@ -190,22 +190,22 @@ static void add_for_others(struct text *told, const char *url, size_t size) {
   for (size_t i = 0; i < count; i++) {
     if (!answers(own[i], (uint16_t)strtoul(port + 1, NULL, 10)) || !write_address(&own[i], address, sizeof address))
       continue;
-    text_add(told, own[i].any.sa_family == AF_INET6 ? "%.*s[%s]%.*s" : "%.*s%s%.*s", (int)(host - url), url, address,
+    text_add(text, own[i].any.sa_family == AF_INET6 ? "%.*s[%s]%.*s" : "%.*s%s%.*s", (int)(host - url), url, address,
              (int)(url + size - port), port);
     return;
   }
-  text_add_bytes(told, url, size);
+  text_add_bytes(text, url, size);
 }
 
 char *run_url_for_others(const char *urls) {
-  struct text told = {0};
+  struct text text = {0};
   for (const char *at = urls;; at++) {
     size_t size = strcspn(at, ",");
-    add_for_others(&told, at, size);
+    add_for_others(&text, at, size);
     at += size;
     if (!*at)
-      return text_take(&told);
-    text_add(&told, ",");
+      return text_take(&text);
+    text_add(&text, ",");
   }
 }
 

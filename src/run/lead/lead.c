@@ -80,8 +80,8 @@ static int lead_take(struct node *node, const struct run_change *change) {
   if (tail) {
     // An agent reports why it ends before its key disappears. Both changes may arrive together.
     bool goes = change->kind == WEFT_STORE_EVENT_DELETE && node->lead->state != LEAD_ENDS;
-    int told = goes ? lead_failed(node) : 0;
-    return told ? told : lead_take_node(node, change, tail);
+    int failed = goes ? lead_failed(node) : 0;
+    return failed ? failed : lead_take_node(node, change, tail);
   }
   if (change->kind != WEFT_STORE_EVENT_PUT)
     return 0;

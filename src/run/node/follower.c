@@ -38,7 +38,7 @@ static uint32_t num_children(const struct node *node) {
 static int announce_leaving(struct node *node) {
   uint32_t ranks = num_children(node);
   int err = node_publish_leaving(node);
-  node->leave.told = !err;
+  node->leave.published = !err;
   if (err == WEFT_ERR_NOT_FOUND)
     node_restore_begin(node);
   if (err)
@@ -58,7 +58,7 @@ static int step_leaving(struct node *node) {
     return 0;
   if (!node->leave.deadline_ns)
     node->leave.deadline_ns = clock_deadline_ms(LEAVE_MS);
-  int err = node->leave.told ? 0 : announce_leaving(node);
+  int err = node->leave.published ? 0 : announce_leaving(node);
   uint32_t left = num_children(node);
   if (err || (left > 0 && !clock_passed(node->leave.deadline_ns)))
     return err;

@@ -102,8 +102,8 @@ struct node_phase {
 
 // For a follower that may leave, so that the run loses only its ranks (--agents elastic).
 struct node_leave {
-  bool asked; // SIGTERM was received: the node launches nothing any more
-  bool told;  // the store, and so the lead, has been informed
+  bool asked;     // SIGTERM was received: the node launches nothing any more
+  bool published; // the store, and so the lead, has been informed
   uint64_t deadline_ns;
 };
 

@@ -150,25 +150,25 @@ static int judge_counts(struct traffic *t, const struct traffic_op *op) {
   struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
   size_t experts = (size_t)t->capacity * config->experts_per_rank;
   size_t selections = (size_t)t->input.num_tokens * config->topk;
-  int32_t *told = malloc((experts + t->capacity) * sizeof *told);
+  int32_t *counted = malloc((experts + t->capacity) * sizeof *counted);
   uint64_t *right = calloc(experts + t->capacity, sizeof *right);
-  int err = told && right ? weft_ep_route_get_arrays(t->filled.route, &arrays)
-                          : fail(WEFT_ERR_NOMEM, "no memory for the counts of a route");
+  int err = counted && right ? weft_ep_route_get_arrays(t->filled.route, &arrays)
+                             : fail(WEFT_ERR_NOMEM, "no memory for the counts of a route");
   if (!err)
-    err = buffer_get(t->home, told, arrays.tokens_per_expert, experts * sizeof *told);
+    err = buffer_get(t->home, counted, arrays.tokens_per_expert, experts * sizeof *counted);
   if (!err)
-    err = buffer_get(t->home, told + experts, arrays.tokens_per_rank, t->capacity * sizeof *told);
+    err = buffer_get(t->home, counted + experts, arrays.tokens_per_rank, t->capacity * sizeof *counted);
   for (size_t i = 0; !err && i < selections; i++)
     if (t->input.topk[i] >= 0)
       right[t->input.topk[i]]++;
   if (!err)
     traffic_add_rows(t, right + experts);
   for (size_t i = 0; !err && i < experts + t->capacity; i++)
-    if (told[i] != (int64_t)right[i])
+    if (counted[i] != (int64_t)right[i])
       err = fail(WEFT_ERR_DATA, "the route of operation %llu is wrong: %s %zu has %d tokens of this rank, and not %llu",
-                 (unsigned long long)op->op, i < experts ? "expert" : "rank", i < experts ? i : i - experts, told[i],
+                 (unsigned long long)op->op, i < experts ? "expert" : "rank", i < experts ? i : i - experts, counted[i],
                  (unsigned long long)right[i]);
-  free(told);
+  free(counted);
   free(right);
   return err;
 }

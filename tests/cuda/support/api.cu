@@ -75,7 +75,7 @@ static void allocate_all(rank &r) {
   r.spare = allocate<uint16_t>(r, TOKENS * HIDDEN * 2);
   r.outputs = allocate<uint16_t>(r, (size_t)EXPERTS * ROWS * HIDDEN);
   r.number = allocate<uint32_t>(r, 4);
-  r.told = allocate<weft_ep_told>(r, 1);
+  r.status = allocate<weft_ep_recv_status>(r, 1);
   r.lost_bits = allocate<uint64_t>(r, 1);
   r.masks = allocate<int32_t>(r, CAPACITY);
   r.local_expert = allocate<int32_t>(r, ROWS * TOPK);

@@ -57,7 +57,7 @@ struct rank {
   int32_t *narrow;
   uint16_t *spare, *outputs; // [TOKENS] longer rows; [EXPERTS][ROWS][HIDDEN]
   uint32_t *number;
-  weft_ep_told *told;
+  weft_ep_recv_status *status;
   uint64_t *lost_bits;
   int32_t *masks, *local_expert;
   float *local_weights, *given;

@@ -79,7 +79,7 @@ static void each_field_of_a_receive(void **state) {
       INVALID(recv_args, flags, 1u << 5, "bit 0x20"),
       INVALID(recv_args, layout, 4, "layout is 4, which does not exist"),
       INVALID(recv_args, reserved, 1, "reserved is 1"),
-      INVALID(recv_args, told, (uintptr_t)alone_x, "told_size is 0"),
+      INVALID(recv_args, status, (uintptr_t)alone_x, "status_size is 0"),
   };
   uint64_t before = weft_ep_next_op(ep), op;
   struct weft_ep_dispatch_args args = alone_dispatch();

@@ -97,7 +97,7 @@ struct rank {
   int32_t *topk_idx32;
   uint32_t num_tokens; // T, where num_tokens_at reads it
   uint16_t *first_out; // of the first combine
-  struct weft_ep_told told;
+  struct weft_ep_recv_status status;
   uint64_t lost_bits[4];
   const void **rows_at; // with in_place
   void **answers_at;    // with placed

@@ -17,7 +17,7 @@ void rank_run_experts(struct rank *rank, enum pattern_kind kind);
 void rank_draw_common(struct rank *rank, uint64_t *drawn);
 void rank_draw_own(struct rank *rank, uint64_t *drawn);
 void rank_vary_dispatch(struct rank *rank, uint64_t *drawn, struct weft_ep_dispatch_args *args);
-// Whether weft_ep_recv_args.told and .lost agree with the operation's info.
+// Whether weft_ep_recv_args.status and .lost agree with the operation's info.
 bool rank_check_told(struct rank *rank, uint64_t op);
 
 #endif

@@ -47,8 +47,8 @@ void rank_draw_own(struct rank *rank, uint64_t *drawn) {
   const struct setup *s = &rank->setup;
   recv->scale_row_stride = recv->scale_block_stride = recv->scale_expert_stride = 0;
   recv->flags = 0;
-  recv->told = random_next(drawn) % 2 ? &rank->told : NULL;
-  recv->told_size = sizeof rank->told;
+  recv->status = random_next(drawn) % 2 ? &rank->status : NULL;
+  recv->status_size = sizeof rank->status;
   recv->lost = random_next(drawn) % 2 ? rank->lost_bits : NULL;
   if (s->layout == WEFT_EP_RANK_MAJOR && random_next(drawn) % 2)
     recv->flags = WEFT_EP_RECV_KEEP_PLACES;
@@ -81,13 +81,13 @@ void rank_vary_dispatch(struct rank *rank, uint64_t *drawn, struct weft_ep_dispa
 }
 
 bool rank_check_told(struct rank *rank, uint64_t op) {
-  const struct weft_ep_told *told = &rank->told;
-  bool right = told->op == op && told->written == op + 1 && told->epoch == rank->info.epoch &&
-               told->mark == rank->info.mark && told->num_ranks == rank->info.num_ranks &&
-               told->num_rows == rank->info.num_rows && told->rows_needed == rank->info.rows_needed &&
-               told->num_lost == rank->info.num_lost;
-  if (rank->recv.told && !right)
-    return rank_fail(rank, "told of operation %llu is not what its info is", (unsigned long long)op);
+  const struct weft_ep_recv_status *status = &rank->status;
+  bool right = status->op == op && status->written == op + 1 && status->epoch == rank->info.epoch &&
+               status->mark == rank->info.mark && status->num_ranks == rank->info.num_ranks &&
+               status->num_rows == rank->info.num_rows && status->rows_needed == rank->info.rows_needed &&
+               status->num_lost == rank->info.num_lost;
+  if (rank->recv.status && !right)
+    return rank_fail(rank, "the status of operation %llu differs from its info", (unsigned long long)op);
   for (uint32_t i = 0; rank->recv.lost && i < rank->setup.capacity; i++) {
     bool listed = false;
     for (uint32_t j = 0; j < rank->info.num_lost; j++)

@@ -15,7 +15,7 @@ import weft  # noqa: E402
 from weft_compat_ep import _pinned  # noqa: E402
 from weft_compat_ep._arguments import Sizes  # noqa: E402
 from weft_compat_ep._counting import Counting  # noqa: E402
-from weft_compat_ep._pinned import Told  # noqa: E402
+from weft_compat_ep._pinned import PinnedStatus  # noqa: E402
 
 SIZES = Sizes(8, 512, 2, 3, 1, "host", "throughput", 8)
 IDX = torch.tensor([[0, 2], [1, -1], [-1, -1], [2, 1]])
@@ -30,14 +30,14 @@ def rank() -> Iterator[weft.ep.Rank]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+def status(monkeypatch: pytest.MonkeyPatch) -> PinnedStatus:
     """In memory as any other: there need not be a GPU that would have to write it."""
 
     def make(self: _pinned.Pinned, count: int, dtype: torch.dtype) -> None:
         self.tensor = torch.zeros(count, dtype=dtype)
 
     monkeypatch.setattr(_pinned.Pinned, "__init__", make)
-    return Told()
+    return PinnedStatus()
 
 
 def test_counts(rank: weft.ep.Rank) -> None:
@@ -51,24 +51,24 @@ def test_counts(rank: weft.ep.Rank) -> None:
             assert probe.arrays.src_token[:3].tolist() == [0, 1, 3] and probe.arrays.selected[0].tolist() == [0, 2]
 
 
-def test_told_is_where_the_library_writes_it(rank: weft.ep.Rank, told: Told) -> None:
-    into = rank.receive(8, layout="rank_major", dtype="opaque", row_bytes=16, told=told.memory.tensor)
+def test_the_status_is_where_the_library_writes_it(rank: weft.ep.Rank, status: PinnedStatus) -> None:
+    into = rank.receive(8, layout="rank_major", dtype="opaque", row_bytes=16, status=status.memory.tensor)
     for _ in range(3):
         operation = rank.dispatch(torch.zeros((4, 16), dtype=torch.uint8), IDX, torch.ones(IDX.shape), into=into,
                                   dtype="opaque")
-        assert told.spin(operation.number) and not told.spin(operation.number + 1)
-        assert into.told is not None
-        assert (told.num_rows, told.num_lost) == (into.told.num_rows, into.told.num_lost) == (3, 0)
+        assert status.spin(operation.number) and not status.spin(operation.number + 1)
+        assert into.status is not None
+        assert (status.num_rows, status.num_lost) == (into.status.num_rows, into.status.num_lost) == (3, 0)
         operation.finish()
 
 
-def test_a_look_ends(told: Told) -> None:
+def test_a_look_ends(status: PinnedStatus) -> None:
     begin = time.monotonic()
-    assert not told.spin(7)
+    assert not status.spin(7)
     assert time.monotonic() - begin < 5
-    later = threading.Timer(0.05, lambda: told.memory.tensor.__setitem__(Told.WRITTEN, 8))
+    later = threading.Timer(0.05, lambda: status.memory.tensor.__setitem__(PinnedStatus.WRITTEN, 8))
     later.start()
     until = time.monotonic() + 20
-    while not told.spin(7):
+    while not status.spin(7):
         assert time.monotonic() < until
     later.join()

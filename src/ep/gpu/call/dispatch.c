@@ -66,7 +66,7 @@ static void describe_receive(struct gpu_op *op, const struct weft_ep_recv_args *
   out->out_scale_row_stride = (uint32_t)recv->scale_row_stride;
   out->out_scale_block_stride = (uint32_t)recv->scale_block_stride;
   out->out_scale_expert_stride = recv->scale_expert_stride;
-  out->told = recv->told;
+  out->status = recv->status;
   out->lost = recv->lost;
   ep_gpu_describe_flow_recv(op, recv);
 }
