@@ -196,7 +196,7 @@ WRONG: dict[str, Callable[[World, Any], object]] = {
     "rows": lambda world, wrong: world.rank.receive(rows=wrong or "8"),
     "timeout": lambda world, wrong: world.rank.activate(wrong or "1"),
     "op": lambda world, wrong: world.rank.wait(wrong or "1"),
-    "DType": lambda world, wrong: world.rank.receive(dtype=wrong or 77),
+    "dtype": lambda world, wrong: world.rank.receive(dtype=wrong or 77),
     "lease": lambda world, wrong: world.store.lease_ttl(wrong),
     "lease: ": lambda world, wrong: world.store.put("/k", "v", lease=wrong),
     "compares": lambda world, wrong: world.store.txn(wrong),
