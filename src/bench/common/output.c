@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "base/text/digits.h"
 #include "base/time/clock.h"
 #include "bench/common/output_files.h"
@@ -126,6 +127,7 @@ void bench_output_uses(struct bench_output *output, struct figures *figures, con
   if (output->progress)
     bench_progress_hide(output->progress);
   limits_uses_note(&output->uses, peer_uses, route);
+  printable_line(output->uses.text); // another host may have sent it
   if (output->uses.text[0])
     json_object_set_new(figures->settings, "uses", json_string(output->uses.text));
 }
