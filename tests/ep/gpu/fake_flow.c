@@ -1,68 +1,13 @@
-// Groups for throughput on CUDA memory, on a plug-in without a GPU: what is refused and why, the life of routes, ranks
-// that join and leave between the filling of a route and its use, and rows to other hosts.
-#include "ep/gpu/support/fake_ranks.h"
+// Groups for throughput on CUDA memory, on a plug-in without a GPU: what is refused and why, halves and combines of
+// operations, and rows to other hosts.
+#include "ep/gpu/support/flow.h"
 
 static const struct weft_ep_route_options route_options = WEFT_EP_ROUTE_OPTIONS_INIT;
-
-static const int64_t experts[] = {0, 1, 1, 2};
-static const float weights[4] = {1, 1, 1, 1};
-static uint16_t x[512], y[512];
-
-static struct weft_ep_options wide(int32_t rank, uint32_t founders) {
-  static const int32_t list[] = {0, 1, 2, 3};
-  struct weft_ep_options options = fake_options(rank, founders ? list : NULL, founders);
-  options.mode = WEFT_EP_THROUGHPUT;
-  options.max_tokens = 4096;
-  options.topk = 2;
-  return options;
-}
-
-static void found(weft_ep_t **eps, uint32_t count) {
-  struct fake_activation activations[4];
-  for (uint32_t i = 0; i < count; i++)
-    eps[i] = fake_open(wide((int32_t)i, count));
-  for (uint32_t i = 0; i < count; i++)
-    fake_begin(&activations[i], eps[i]);
-  for (uint32_t i = 0; i < count; i++)
-    fake_end(&activations[i]);
-}
-
-static struct weft_ep_dispatch_args tokens(void) {
-  struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
-  args.x = x;
-  args.num_tokens = 2;
-  args.topk_idx = experts;
-  args.topk_weights = weights;
-  return args;
-}
-
-// One operation of all ranks, with one route each, or without. Returns what the first rank's await says.
-static int operate_by(weft_ep_t **eps, weft_ep_route_t **routes, uint32_t count, bool keeps, uint64_t *op) {
-  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-  int rc = 0;
-  uint64_t ops[4];
-  combine.y = y;
-  combine.out = y;
-  for (uint32_t i = 0; i < count; i++) {
-    struct weft_ep_dispatch_args args = tokens();
-    args.route = routes[i];
-    if (keeps)
-      args.topk_idx = NULL, args.topk_weights = NULL;
-    assert_ok(weft_ep_dispatch(eps[i], &args, fake_no_rows(), NULL, &ops[i]));
-    assert_ok(weft_ep_combine(eps[i], ops[i], &combine, NULL));
-  }
-  for (uint32_t i = count; i-- > 0;) {
-    struct weft_ep_info info = WEFT_EP_INFO_INIT;
-    rc = weft_ep_await(eps[i], ops[i], &info, NULL, DEADLINE_MS);
-  }
-  *op = ops[0];
-  return rc;
-}
 
 static void many_tokens_choose_the_mode(void **state) {
   (void)state;
   weft_ep_t *eps[2];
-  found(eps, 2);
+  flow_found(eps, 2);
   for (int i = 0; i < 5; i++) {
     struct weft_ep_info info = WEFT_EP_INFO_INIT;
     fake_operate(eps, 2, &info);
@@ -71,7 +16,7 @@ static void many_tokens_choose_the_mode(void **state) {
   }
   for (int i = 0; i < 2; i++)
     weft_ep_close(eps[i]);
-  struct weft_ep_options options = wide(0, 0);
+  struct weft_ep_options options = flow_options(0, 0);
   options.mode = (enum weft_ep_mode)0;
   options.max_tokens = 1025;
   options.combine_dtype = WEFT_EP_COMBINE_LOGFMT10;
@@ -91,37 +36,37 @@ static void assert_open_refused(struct weft_ep_options options, int rc, const ch
 
 static void openings_that_cannot_be_are_refused(void **state) {
   (void)state;
-  struct weft_ep_options options = wide(0, 0);
+  struct weft_ep_options options = flow_options(0, 0);
   options.max_processors = 7;
   assert_open_refused(options, WEFT_ERR_INVALID, "max_processors is 7; for THROUGHPUT it must be from 8 to the 132");
-  options = wide(0, 0);
+  options = flow_options(0, 0);
   options.window_bytes = 60000; // enough for host memory
   assert_open_refused(options, WEFT_ERR_UNSUPPORTED, "window_bytes has no room");
 }
 
 static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
+  weft_ep_t *ep = fake_open(flow_options(0, 0));
   uint64_t op;
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
-  struct weft_ep_dispatch_args args = tokens();
+  struct weft_ep_dispatch_args args = flow_tokens();
   const struct weft_ep_recv_args *recv = fake_no_rows();
 #define DISPATCH(field, value, rc, words)                                                                              \
-  args = tokens();                                                                                                     \
+  args = flow_tokens();                                                                                                \
   args.field = value;                                                                                                  \
   assert_int_equal(weft_ep_dispatch(ep, &args, recv, NULL, &op), rc);                                                  \
   assert_says(words)
   DISPATCH(processors, 7, WEFT_ERR_INVALID, "dispatch: processors is 7; it must be from 8 to 132, or 0 for 24");
   DISPATCH(processors, 133, WEFT_ERR_INVALID, "processors is 133");
   DISPATCH(row_stride, 264, WEFT_ERR_INVALID, "row_stride is 264");
-  args = tokens();
+  args = flow_tokens();
   args.dtype = WEFT_EP_OPAQUE;
   args.row_bytes = 16;
-  args.scales = x;
+  args.scales = flow_x;
   args.scale_bytes = 516;
   assert_int_equal(weft_ep_dispatch(ep, &args, recv, NULL, &op), WEFT_ERR_UNSUPPORTED);
   assert_says("dispatch: scale_bytes is 516; on CUDA memory a row has at most 512");
-  args = tokens();
+  args = flow_tokens();
   assert_int_equal(weft_ep_next_op(ep), 0);
   args.processors = 8;
   args.topk_weights = NULL;
@@ -129,18 +74,18 @@ static void what_a_group_for_throughput_cannot_do_is_refused(void **state) {
   struct weft_ep_combine_args combine;
 #define COMBINE(field, value, rc, words)                                                                               \
   combine = (struct weft_ep_combine_args)WEFT_EP_COMBINE_ARGS_INIT;                                                    \
-  combine.out = y;                                                                                                     \
+  combine.out = flow_y;                                                                                                \
   combine.field = value;                                                                                               \
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), rc);                                                       \
   assert_says(words)
-  COMBINE(topk_weights, weights, WEFT_ERR_INVALID, "they have to be given to the dispatch");
+  COMBINE(topk_weights, flow_weights, WEFT_ERR_INVALID, "they have to be given to the dispatch");
   COMBINE(processors, 3, WEFT_ERR_INVALID, "combine: processors is 3");
   COMBINE(flags, 0, WEFT_ERR_INVALID, "the dispatch had no topk_weights: give them to the dispatch, or set UNWEIGHTED");
-  COMBINE(row_weights, weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
+  COMBINE(row_weights, flow_weights, WEFT_ERR_INVALID, "the dispatch had no topk_weights");
   combine.row_weights = NULL;
   combine.flags = WEFT_EP_COMBINE_UNWEIGHTED;
-  combine.out_weights = (float *)y;
-  combine.bias[0] = y;
+  combine.out_weights = (float *)flow_y;
+  combine.bias[0] = flow_y;
   assert_ok(weft_ep_combine(ep, op, &combine, NULL));
   weft_ep_close(ep);
 }
@@ -155,13 +100,13 @@ static void single_halves_meet_whole_operations(void **state) {
   (void)state;
   weft_ep_t *eps[2];
   uint64_t ops[2];
-  found(eps, 2);
+  flow_found(eps, 2);
   for (int i = 0; i < 6; i++) {
-    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_dispatch_args args = flow_tokens();
     struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
     struct weft_ep_info info = WEFT_EP_INFO_INIT;
-    combine.y = y;
-    combine.out = y;
+    combine.y = flow_y;
+    combine.out = flow_y;
     assert_ok(weft_ep_dispatch_send(eps[0], &args, &ops[0]));
     assert_int_equal(weft_ep_await(eps[0], ops[0], &info, NULL, 0), WEFT_ERR_INVALID);
     assert_says("has not been received");
@@ -183,12 +128,12 @@ static void single_halves_meet_whole_operations(void **state) {
 // A window has room for one operation's rows, and for one combine's answers.
 static void a_half_is_received_before_another_is_sent(void **state) {
   (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
-  struct weft_ep_dispatch_args args = tokens();
+  weft_ep_t *ep = fake_open(flow_options(0, 0));
+  struct weft_ep_dispatch_args args = flow_tokens();
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   uint64_t first, second, op;
-  combine.y = y;
-  combine.out = y;
+  combine.y = flow_y;
+  combine.out = flow_y;
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   assert_ok(weft_ep_dispatch_send(ep, &args, &first));
   assert_int_equal(weft_ep_dispatch_send(ep, &args, &op), WEFT_ERR_BUSY);
@@ -210,13 +155,13 @@ static void a_half_is_received_before_another_is_sent(void **state) {
 // What a capture that was given up has left open is not looked for when another one ends its operation.
 static void a_capture_may_be_given_up(void **state) {
   (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
-  struct weft_ep_dispatch_args args = tokens();
+  weft_ep_t *ep = fake_open(flow_options(0, 0));
+  struct weft_ep_dispatch_args args = flow_tokens();
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   char why[DEVICE_WHY];
   uint64_t op;
   void *graph, *stream = &graph;
-  combine.y = combine.out = y;
+  combine.y = combine.out = flow_y;
   args.stream = combine.stream = stream;
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   const struct ep_gpu *gpu = ep->gpu;
@@ -233,12 +178,12 @@ static void a_capture_may_be_given_up(void **state) {
 
 static void an_operation_is_combined_again(void **state) {
   (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
-  struct weft_ep_dispatch_args args = tokens();
+  weft_ep_t *ep = fake_open(flow_options(0, 0));
+  struct weft_ep_dispatch_args args = flow_tokens();
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   uint64_t op, next;
-  combine.y = y;
-  combine.out = y;
+  combine.y = flow_y;
+  combine.out = flow_y;
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
   combine.flags = WEFT_EP_COMBINE_KEEP;
@@ -266,7 +211,7 @@ static void an_operation_is_combined_again(void **state) {
 // codes of 10 bits and 4 bytes of scales for each 128 values.
 static void a_combine_counts_the_bytes_of_its_type(void **state) {
   (void)state;
-  struct weft_ep_options options = wide(0, 0);
+  struct weft_ep_options options = flow_options(0, 0);
   options.combine_dtype = WEFT_EP_COMBINE_BF16;
   weft_ep_t *ep = fake_open(options);
   uint64_t op, pairs = 2 * options.topk, hidden = options.hidden, sum = 0;
@@ -275,11 +220,11 @@ static void a_combine_counts_the_bytes_of_its_type(void **state) {
                             [WEFT_EP_COMBINE_BF16] = 2 * hidden,
                             [WEFT_EP_COMBINE_LOGFMT10] = hidden * 10 / 8 + hidden / 128 * 4};
   for (int dtype = 0; dtype <= WEFT_EP_COMBINE_LOGFMT10; dtype++) {
-    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_dispatch_args args = flow_tokens();
     struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
     struct weft_ep_result result = WEFT_EP_RESULT_INIT;
-    combine.y = y;
-    combine.out = y;
+    combine.y = flow_y;
+    combine.out = flow_y;
     combine.dtype = (enum weft_ep_combine_dtype)dtype;
     assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
     assert_ok(weft_ep_combine(ep, op, &combine, NULL));
@@ -293,28 +238,29 @@ static void a_combine_counts_the_bytes_of_its_type(void **state) {
   weft_ep_close(ep);
 }
 
-// With and without weights of the dispatch, by expert and by rank: the fake refuses weights that nobody is to use.
+// With and without flow_weights of the dispatch, by expert and by rank: the fake refuses flow_weights that nobody is to
+// use.
 static void what_is_missing_is_made_up_for_without_weights(void **state) {
   (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
+  weft_ep_t *ep = fake_open(flow_options(0, 0));
   uint64_t op;
   assert_ok(weft_ep_activate(ep, DEADLINE_MS));
   struct weft_ep_recv_args by_rank = *fake_no_rows();
   by_rank.layout = WEFT_EP_RANK_MAJOR;
   for (int i = 0; i < 4; i++) {
-    struct weft_ep_dispatch_args args = tokens();
+    struct weft_ep_dispatch_args args = flow_tokens();
     struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-    args.topk_weights = i % 2 ? weights : NULL;
-    combine.out = y;
+    args.topk_weights = i % 2 ? flow_weights : NULL;
+    combine.out = flow_y;
     combine.flags = WEFT_EP_COMBINE_RENORMALIZE | WEFT_EP_COMBINE_UNWEIGHTED;
     combine.dtype = i == 1 ? WEFT_EP_COMBINE_LOGFMT10 : (enum weft_ep_combine_dtype)0;
     assert_ok(weft_ep_dispatch(ep, &args, i < 2 ? fake_no_rows() : &by_rank, NULL, &op));
     assert_ok(weft_ep_combine(ep, op, &combine, NULL));
   }
-  struct weft_ep_dispatch_args none = tokens();
+  struct weft_ep_dispatch_args none = flow_tokens();
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
   none.topk_weights = NULL;
-  combine.out = y;
+  combine.out = flow_y;
   combine.flags = WEFT_EP_COMBINE_RENORMALIZE;
   assert_ok(weft_ep_dispatch(ep, &none, &by_rank, NULL, &op));
   assert_ok(weft_ep_combine(ep, op, &combine, NULL));
@@ -339,7 +285,7 @@ static void a_group_for_latency_says_what_it_cannot_do(void **state) {
   none = (struct weft_ep_dispatch_args)WEFT_EP_DISPATCH_ARGS_INIT;
   assert_ok(weft_ep_dispatch(ep, &none, fake_no_rows(), NULL, &op));
   struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-  combine.bias[1] = y;
+  combine.bias[1] = flow_y;
   assert_int_equal(weft_ep_combine(ep, op, &combine, NULL), WEFT_ERR_UNSUPPORTED);
   assert_says("bias is not supported yet");
   combine.bias[1] = NULL;
@@ -351,299 +297,6 @@ static void a_group_for_latency_says_what_it_cannot_do(void **state) {
   weft_ep_close(ep);
 }
 
-static weft_ep_route_t *make_route(weft_ep_t *ep) {
-  struct weft_ep_route_options options = WEFT_EP_ROUTE_OPTIONS_INIT;
-  weft_ep_route_t *route = NULL;
-  options.max_tokens = 3;
-  assert_ok(weft_ep_route_create(ep, &options, &route));
-  return route;
-}
-
-static void a_route_is_filled_and_used(void **state) {
-  (void)state;
-  weft_ep_t *eps[2];
-  weft_ep_route_t *routes[2];
-  uint64_t op, filled;
-  found(eps, 2);
-  for (int i = 0; i < 2; i++)
-    routes[i] = make_route(eps[i]);
-  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
-  int32_t rows[2];
-  assert_int_equal(weft_ep_route_await(routes[0], &info, DEADLINE_MS), WEFT_ERR_INVALID);
-  assert_says("no dispatch is filling the route");
-  struct weft_ep_dispatch_args args = tokens();
-  args.route = routes[0];
-  args.topk_idx = NULL;
-  args.topk_weights = NULL;
-  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
-  assert_says("no dispatch has filled the route");
-  args = tokens();
-  args.route = routes[0];
-  args.num_tokens = 4;
-  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_ROOM);
-  assert_says("4 tokens, but the route has room for 3");
-  args.num_tokens = 2;
-  args.route = routes[1];
-  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
-  assert_says("made for another handle");
-  assert_int_equal(weft_ep_next_op(eps[0]), 0);
-  assert_ok(operate_by(eps, routes, 2, false, &filled));
-  info.expert_rows = rows;
-  info.expert_cap = 2;
-  assert_ok(weft_ep_route_await(routes[0], &info, DEADLINE_MS));
-  assert_int_equal(info.op, filled);
-  assert_int_equal(info.num_ranks, 2);
-  assert_int_equal(info.num_experts, 2);
-  struct weft_ep_route_arrays arrays = WEFT_EP_ROUTE_ARRAYS_INIT;
-  assert_ok(weft_ep_route_get_arrays(routes[0], &arrays));
-  assert_non_null(arrays.tokens_per_rank);
-  for (int i = 0; i < 3; i++)
-    assert_ok(operate_by(eps, routes, 2, true, &op));
-  args = tokens();
-  args.route = routes[0];
-  args.topk_idx = NULL;
-  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
-  assert_says("the route has kept those that it was filled with");
-  args.topk_weights = NULL;
-  args.num_tokens = 1;
-  assert_int_equal(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);
-  assert_says("1 tokens, but the route was filled by a dispatch of 2");
-  args.num_tokens = 2;
-  struct weft_ep_recv_args other = *fake_no_rows();
-  other.layout = WEFT_EP_PACKED;
-  assert_int_equal(weft_ep_dispatch(eps[0], &args, &other, NULL, &op), WEFT_ERR_UNSUPPORTED);
-  assert_says("receive as when the route was filled, or RANK_MAJOR");
-  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-  struct weft_ep_result result = WEFT_EP_RESULT_INIT;
-  uint64_t ops[2];
-  combine.y = y;
-  combine.out = y;
-  assert_ok(weft_ep_combine_route(eps[1], routes[1], &combine, NULL, &ops[1]));
-  assert_ok(weft_ep_combine_route(eps[0], routes[0], &combine, &result, &ops[0]));
-  assert_int_equal(ops[0], op = weft_ep_next_op(eps[0]) - 1);
-  assert_int_equal(ops[0], ops[1]);
-  assert_ok(weft_ep_route_plan(routes[0], experts, 2, NULL));
-  assert_int_equal(weft_ep_combine_route(eps[0], routes[0], &combine, NULL, &op), WEFT_ERR_INVALID);
-  weft_ep_route_free(routes[1]); // two operations may still be asked about
-  weft_ep_close(eps[1]);
-  weft_ep_close(eps[0]);
-  assert_int_equal(weft_ep_route_await(routes[0], &info, 0), WEFT_ERR_CLOSED);
-  weft_ep_route_free(routes[0]);
-}
-
-static void a_route_is_filled_and_used_by_halves(void **state) {
-  (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
-  struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
-  struct weft_ep_dispatch_args args = tokens();
-  struct weft_ep_recv_args other = *fake_no_rows();
-  uint64_t op, none;
-  combine.y = y;
-  combine.out = y;
-  other.layout = WEFT_EP_PACKED;
-  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
-  weft_ep_route_t *route = make_route(ep);
-  args.route = route;
-  assert_ok(weft_ep_dispatch_send(ep, &args, &op));
-  assert_int_equal(weft_ep_route_await(route, &info, DEADLINE_MS), WEFT_ERR_INVALID); // not before it is received
-  assert_ok(weft_ep_dispatch_recv(ep, op, fake_no_rows(), NULL));
-  assert_ok(weft_ep_route_await(route, &info, DEADLINE_MS));
-  assert_int_equal(info.op, op);
-  assert_ok(weft_ep_finish(ep, op));
-  args.topk_idx = NULL;
-  args.topk_weights = NULL;
-  assert_ok(weft_ep_dispatch_send(ep, &args, &op));
-  assert_int_equal(weft_ep_combine_route(ep, route, &combine, NULL, &none), WEFT_ERR_BUSY);
-  assert_int_equal(weft_ep_dispatch_recv(ep, op, &other, NULL), WEFT_ERR_UNSUPPORTED);
-  assert_says("receive as when the route was filled, or RANK_MAJOR");
-  assert_ok(weft_ep_dispatch_recv(ep, op, fake_no_rows(), NULL));
-  assert_ok(weft_ep_combine_send(ep, op, &combine));
-  assert_ok(weft_ep_combine_recv(ep, op, &combine, NULL));
-  combine.flags = WEFT_EP_COMBINE_KEEP;
-  assert_ok(weft_ep_combine_route(ep, route, &combine, NULL, &op));
-  weft_ep_route_free(route); // the operation needs it until it ends
-  assert_ok(weft_ep_combine(ep, op, &combine, NULL));
-  assert_ok(weft_ep_finish(ep, op));
-  assert_int_equal(weft_ep_finish(ep, op), WEFT_ERR_INVALID);
-  weft_ep_close(ep);
-}
-
-// CHECK_ROUTE: a changed top-k is told with its place, of a plan and behind a route that is filled.
-static void a_changed_top_k_is_named(void **state) {
-  (void)state;
-  weft_ep_t *ep = fake_open(wide(0, 0));
-  const int64_t changed[] = {0, 1, 3, 2};
-  const int32_t narrow[] = {0, 1, 1, 2};
-  uint64_t op, filled = UINT64_MAX;
-  assert_ok(weft_ep_activate(ep, DEADLINE_MS));
-  weft_ep_route_t *route = make_route(ep);
-  struct weft_ep_dispatch_args args;
-#define CHECKED(field, value, words)                                                                                   \
-  args = tokens();                                                                                                     \
-  args.route = route;                                                                                                  \
-  args.topk_weights = filled == UINT64_MAX ? weights : NULL;                                                           \
-  args.flags = WEFT_EP_DISPATCH_CHECK_ROUTE;                                                                           \
-  args.field = value;                                                                                                  \
-  assert_int_equal(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op), WEFT_ERR_INVALID);                          \
-  assert_says(words)
-  CHECKED(x, x, "the route has no top-k: plan or fill it first");
-  assert_ok(weft_ep_route_plan(route, experts, 2, NULL));
-  for (int i = 0; i < 2; i++) { // the one fills, the other goes by it
-    uint64_t before = weft_ep_next_op(ep);
-    CHECKED(topk_idx, changed, "dispatch: topk_idx[1][0] is 3, but the route was made with 1");
-    CHECKED(num_tokens, 1, "1 tokens, and those of the route are 2");
-    CHECKED(topk, 1, "topk is 1, and that of the route is 2");
-    CHECKED(num_tokens_at, (const uint32_t *)y, "the route has the number of tokens");
-    CHECKED(stream, (void *)1, "check before the capture");
-    assert_int_equal(weft_ep_next_op(ep), before);
-    args.stream = NULL;
-    args.topk_idx = NULL;
-    args.topk_idx32 = narrow;
-    assert_ok(weft_ep_dispatch(ep, &args, fake_no_rows(), NULL, &op));
-    assert_ok(weft_ep_finish(ep, op));
-    filled = i == 0 ? op : filled;
-    struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
-    assert_ok(weft_ep_route_await(route, &info, DEADLINE_MS));
-    assert_int_equal(info.op, filled);
-  }
-  CHECKED(topk_weights, weights, "the route has kept those that it was filled with");
-  weft_ep_route_free(route);
-  weft_ep_close(ep);
-}
-
-static void who_goes_by_another_route_is_lost(void **state) {
-  (void)state;
-  weft_ep_t *eps[2];
-  weft_ep_route_t *routes[2];
-  uint64_t ops[2];
-  found(eps, 2);
-  for (int i = 0; i < 2; i++)
-    routes[i] = make_route(eps[i]);
-  assert_ok(operate_by(eps, routes, 2, false, &ops[0]));
-  struct weft_ep_dispatch_args args = tokens();
-  assert_ok(weft_ep_dispatch(eps[1], &args, fake_no_rows(), NULL, &ops[1])); // by none
-  args.route = routes[0];
-  args.topk_idx = NULL;
-  args.topk_weights = NULL;
-  assert_ok(weft_ep_dispatch(eps[0], &args, fake_no_rows(), NULL, &ops[0]));
-  for (int i = 0; i < 2; i++) {
-    struct weft_ep_info info = WEFT_EP_INFO_INIT;
-    int32_t lost[2] = {-1, -1};
-    info.lost = lost;
-    info.lost_cap = 2;
-    assert_ok(weft_ep_await(eps[i], ops[i], &info, NULL, DEADLINE_MS));
-    assert_int_equal(info.num_lost, 1);
-    assert_int_equal(lost[0], 1 - i);
-  }
-  for (int i = 0; i < 2; i++) {
-    weft_ep_route_free(routes[i]);
-    weft_ep_close(eps[i]);
-  }
-}
-
-static void a_rank_that_joins_ends_a_route(void **state) {
-  (void)state;
-  weft_ep_t *eps[3];
-  weft_ep_route_t *routes[3];
-  uint64_t op;
-  found(eps, 2);
-  for (int i = 0; i < 2; i++)
-    routes[i] = make_route(eps[i]);
-  assert_ok(operate_by(eps, routes, 2, false, &op));
-  assert_ok(operate_by(eps, routes, 2, true, &op));
-  fake_join(eps, 3, wide(2, 0));
-  routes[2] = make_route(eps[2]);
-  // The two that were there go by their routes; the third has none to go by, and they are lost to each other only where
-  // they differ: all three see that it joined.
-  struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
-  assert_int_equal(weft_ep_route_await(routes[0], &info, DEADLINE_MS), WEFT_ERR_CONFLICT);
-  assert_says("rank 2 joined after the route was filled");
-  struct weft_ep_dispatch_args args = tokens();
-  uint64_t ops[2];
-  for (int i = 0; i < 2; i++) {
-    args.route = routes[i];
-    args.topk_idx = NULL;
-    args.topk_weights = NULL;
-    assert_ok(weft_ep_dispatch(eps[i], &args, fake_no_rows(), NULL, &ops[i]));
-  }
-  fake_launch(eps[2]);
-  for (int i = 0; i < 2; i++) {
-    struct weft_ep_info its = WEFT_EP_INFO_INIT;
-    assert_int_equal(weft_ep_await(eps[i], ops[i], &its, NULL, DEADLINE_MS), WEFT_ERR_CONFLICT);
-    assert_says("a rank has joined since the route was filled");
-  }
-  for (int i = 0; i < 3; i++) {
-    weft_ep_route_free(routes[i]);
-    weft_ep_close(eps[i]);
-  }
-}
-
-// A dispatch with the route is captured; the replay runs when a third rank is there.
-static void a_replay_by_a_route_says_that_a_rank_joined(void **state) {
-  (void)state;
-  weft_ep_t *eps[3];
-  weft_ep_route_t *routes[2];
-  void *graphs[2], *stream = &graphs;
-  char why[DEVICE_WHY];
-  uint64_t op;
-  found(eps, 2);
-  for (int i = 0; i < 2; i++)
-    routes[i] = make_route(eps[i]);
-  assert_ok(operate_by(eps, routes, 2, false, &op));
-  for (int i = 0; i < 2; i++) {
-    struct weft_ep_combine_args combine = WEFT_EP_COMBINE_ARGS_INIT;
-    struct weft_ep_dispatch_args args = tokens();
-    const struct ep_gpu *gpu = eps[i]->gpu;
-    args.route = routes[i];
-    args.topk_idx = NULL, args.topk_weights = NULL;
-    combine.y = combine.out = y;
-    args.stream = combine.stream = stream;
-    assert_int_equal(gpu->api->graph_begin(gpu->device, stream, why), 0);
-    assert_ok(weft_ep_dispatch(eps[i], &args, fake_no_rows(), NULL, &op));
-    assert_ok(weft_ep_combine(eps[i], op, &combine, NULL));
-    assert_int_equal(gpu->api->graph_end(gpu->device, stream, &graphs[i], why), 0);
-  }
-  fake_join(eps, 3, wide(2, 0));
-  for (int i = 0; i < 2; i++)
-    assert_int_equal(eps[i]->gpu->api->graph_launch(eps[i]->gpu->device, graphs[i], NULL, why), 0);
-  fake_launch(eps[2]);
-  for (int i = 0; i < 2; i++) {
-    struct weft_ep_info info = WEFT_EP_INFO_INIT;
-    assert_int_equal(eps[i]->gpu->api->stream_wait(eps[i]->gpu->device, NULL, DEADLINE_MS, why), 0);
-    assert_int_equal(weft_ep_await(eps[i], UINT64_MAX, &info, NULL, DEADLINE_MS), WEFT_ERR_CONFLICT);
-    assert_says("a rank has joined since the route was filled");
-  }
-  for (int i = 0; i < 2; i++) {
-    eps[i]->gpu->api->graph_close(eps[i]->gpu->device, graphs[i]);
-    weft_ep_route_free(routes[i]);
-  }
-  for (int i = 0; i < 3; i++)
-    weft_ep_close(eps[i]);
-}
-
-static void a_route_outlives_a_rank_that_leaves(void **state) {
-  (void)state;
-  weft_ep_t *eps[3];
-  weft_ep_route_t *routes[3];
-  uint64_t op;
-  const int32_t leaver = 2;
-  found(eps, 3);
-  for (int i = 0; i < 3; i++)
-    routes[i] = make_route(eps[i]);
-  assert_ok(operate_by(eps, routes, 3, false, &op));
-  assert_ok(weft_ep_disconnect(eps[0], &leaver, 1, DEADLINE_MS));
-  while (weft_ep_is_active(eps[2]))
-    fake_operate(eps, 3, NULL);
-  while (weft_ep_next_op(eps[0]) < weft_ep_next_op(eps[2]))
-    fake_operate(eps, 2, NULL);
-  assert_ok(operate_by(eps, routes, 2, true, &op));
-  for (int i = 0; i < 3; i++) {
-    weft_ep_route_free(routes[i]);
-    weft_ep_close(eps[i]);
-  }
-}
-
 // The plug-in of the tests has a few rows for each peer and operation, and ends the process when one is wrong.
 static void rows_go_to_other_hosts_by_the_relay(void **state) {
   (void)state;
@@ -651,7 +304,7 @@ static void rows_go_to_other_hosts_by_the_relay(void **state) {
   struct fake_activation activations[3];
   weft_ep_t *eps[3];
   for (int i = 0; i < 3; i++) {
-    struct weft_ep_options options = wide(i, 3);
+    struct weft_ep_options options = flow_options(i, 3);
     options.host_id = i ? "odd" : "even"; // 1 and 2 share a host
     options.transport = "shm";
     eps[i] = fake_open(options);
@@ -688,13 +341,6 @@ int main(void) {
       TEST(a_combine_counts_the_bytes_of_its_type),
       TEST(what_is_missing_is_made_up_for_without_weights),
       TEST(a_group_for_latency_says_what_it_cannot_do),
-      TEST(a_route_is_filled_and_used),
-      TEST(a_route_is_filled_and_used_by_halves),
-      TEST(a_changed_top_k_is_named),
-      TEST(who_goes_by_another_route_is_lost),
-      TEST(a_rank_that_joins_ends_a_route),
-      TEST(a_replay_by_a_route_says_that_a_rank_joined),
-      TEST(a_route_outlives_a_rank_that_leaves),
       TEST(rows_go_to_other_hosts_by_the_relay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
