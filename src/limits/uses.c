@@ -103,8 +103,12 @@ void limits_uses_note(struct limits_uses *uses, const char *peer_uses, const str
   if (!route->transport || !take_entry(peer_uses, route->transport, entry, sizeof entry))
     return;
   size_t used = strlen(uses->text);
-  if (!take_entry(uses->text, route->transport, known, sizeof known) && used + strlen(entry) + 3 <= sizeof uses->text)
-    snprintf(uses->text + used, sizeof uses->text - used, "%s%s", used > 0 ? "; " : "", entry);
+  const char *between = used > 0 ? "; " : "";
+  if (!take_entry(uses->text, route->transport, known, sizeof known) &&
+      used + strlen(between) + strlen(entry) < sizeof uses->text) {
+    strcat(uses->text, between);
+    strcat(uses->text, entry);
+  }
   if (!uses->warned && limits_uses_warning(peer_uses, route, text, sizeof text)) {
     log_warn("%s", text);
     uses->warned = true;
