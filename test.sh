@@ -174,11 +174,12 @@ run_tests() {
   "${run[@]}" "${choice[@]}" -j 1 --rerun-failed --repeat until-fail:2 --output-junit "$results/$stage.alone"
 }
 
-# If a stage did not reach its tests, that counts as one failure: broken STAGE LOG SECONDS
+# If a stage did not reach its tests, that counts as one failure; the summary shows the first errors of its output:
+# broken STAGE LOG SECONDS
 broken() {
   tail -n 60 "$2"
   echo "== $1: failed before its tests, after $3 s; all of its output is in $2"
-  touch "$results/$1.broken"
+  grep -m 3 -E '\berror: |^CMake Error|^E: ' "$2" >"$results/$1.broken" || tail -n 1 "$2" >"$results/$1.broken"
 }
 
 # Sets `built` to the seconds that the build of a stage took; waits for a build that runs ahead. False: it failed.

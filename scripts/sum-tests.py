@@ -111,7 +111,7 @@ def read_ledgers(directory):
 def failed_stages(directory):
     """Returns failures of a stage that are not failed tests: (stage, what, its lines)."""
     for path in sorted(directory.glob("*.broken")):
-        yield path.stem, "did not come to an end", []
+        yield path.stem, "did not reach its tests:", path.read_text().splitlines() or ["it wrote no results"]
     for path in sorted(directory.glob("*.left")):
         if path.stat().st_size:
             yield path.stem, "left behind:", path.read_text().splitlines()

@@ -65,6 +65,11 @@ class SumTests(unittest.TestCase):
         self.assertEqual((status, said.splitlines()[-1]), (1, "2 passed, 1 failed"))
         self.assertIn("FAILED release: left behind: file /tmp/x; process 7: y", said.splitlines()[-6:])
 
+    def test_a_build_that_fails_is_shown_with_its_errors(self):
+        status, said = self.sum({"release.xml": junit(("a", True, "")), "asan.broken": "a.c:7:2: error: no\n"})
+        self.assertEqual((status, said.splitlines()[-1]), (1, "1 passed, 1 failed"))
+        self.assertIn("FAILED asan: did not reach its tests: a.c:7:2: error: no", said.splitlines()[-6:])
+
     def test_another_stage_s_run_alone_counts_for_nothing(self):
         status, said = self.sum({"asan.xml": junit(("b", False, "")), "release.xml": junit(("b", True, "")),
                                  "release.alone": junit(("b", True, ""))})
