@@ -128,7 +128,7 @@ static bool is_linked(weft_ep_t *ep, const struct group_member *peers, uint32_t 
   bool all = true;
   ep->engine->hold_links(ep);
   for (uint32_t i = 0; i < count && all; i++)
-    all = ep_link_find(ep, peers[i].rank, peers[i].incarnation) != NULL;
+    all = ep_link_settled(ep, peers[i].rank, peers[i].incarnation) != NULL;
   ep->engine->unhold_links(ep);
   return all;
 }

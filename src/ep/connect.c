@@ -92,7 +92,7 @@ static int check_connected(weft_ep_t *ep, const int32_t *ranks, size_t count) {
   bool connected = true;
   ep->engine->hold_links(ep);
   for (size_t i = 0; i < count; i++) {
-    if (ep_link_find(ep, ranks[i], 0))
+    if (ep_link_settled(ep, ranks[i], 0))
       continue;
     connected = false;
     text_add_rank(&missing, ranks[i]);

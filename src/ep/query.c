@@ -78,7 +78,7 @@ int weft_ep_committed_view(const weft_ep_t *ep, uint64_t *epoch, int32_t *ranks,
 // State of one rank index. `member`: its entry in the view of the next operation; NULL: it is not in that view.
 static enum weft_ep_rank_state state_of(weft_ep_t *ep, int32_t rank, const struct group_member *member) {
   if (!member)
-    return ep_link_find(ep, rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
+    return ep_link_settled(ep, rank, 0) ? WEFT_EP_CONNECTED : WEFT_EP_ABSENT;
   if (rank != ep->rank && !ep_link_find(ep, rank, member->incarnation))
     return WEFT_EP_LOST;
   return ep->masked[rank] == member->incarnation ? WEFT_EP_MASKED : WEFT_EP_ACTIVE;

@@ -34,7 +34,7 @@
 enum {
   EP_LINE = 64,
   EP_PAGE = 4096,
-  EP_LAYOUT_VERSION = 17, // of the area and the doorbell page; peers with different versions do not connect
+  EP_LAYOUT_VERSION = 18, // of the area and the doorbell page; peers with different versions do not connect
 };
 
 enum ep_kind {

@@ -37,7 +37,7 @@ bool ep_await_call(weft_ep_t *ep, int32_t rank, uint64_t incarnation, uint64_t d
   struct ep_links *links = &ep->links;
   uint64_t yielded_ns = clock_deadline_ms(YIELDED_MS);
   *rc = 0;
-  while (!ep_link_find(ep, rank, incarnation)) {
+  while (!ep_link_settled(ep, rank, incarnation)) {
     bool expected = yielded && !clock_passed(yielded_ns), answers = links->answering[rank] == incarnation;
     if (!expected && !answers && !(yielded && clock_passed(deadline_ns)))
       return false;
@@ -64,8 +64,10 @@ bool ep_peer_ended(struct ep_link *link) {
 // lives, so there is nothing to report while this rank runs no operation that includes it.
 static void end_last_link(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
   struct ep_link *link = ep_link_find(ep, rank, incarnation);
-  if (link && ep_peer_ended(link))
-    ep_link_down(ep, link, ep->started ? EP_LINK_LEFT : EP_LINK_DOUBTED, "it calls again");
+  if (link && ep_peer_ended(link)) {
+    bool counted = ep->started && !atomic_load(&link->unconfirmed);
+    ep_link_down(ep, link, counted ? EP_LINK_LEFT : EP_LINK_DOUBTED, "it calls again");
+  }
 }
 
 int ep_check_incarnation(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
@@ -95,6 +97,5 @@ void ep_answer_end(weft_ep_t *ep, int32_t rank) {
   links->answering[rank] = 0;
   pthread_cond_broadcast(&links->changed);
   pthread_mutex_unlock(&links->lock);
-  if (!ep_link_find(ep, rank, 0))
-    ep->on_links(ep);
+  ep->on_links(ep);
 }

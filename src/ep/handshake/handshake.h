@@ -54,6 +54,16 @@ int ep_check_incarnation(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 bool ep_peer_ended(struct ep_link *link);
 // Decides whose call is used. False: not the caller's, or the caller has a link already. [service]
 bool ep_answer_begin(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+// The call has failed, or the caller has confirmed the link. [service]
 void ep_answer_end(weft_ep_t *ep, int32_t rank);
+
+// --- confirm.c: whether a caller has received the answer ---
+
+// Marks a link that answers a call, and is not installed yet: it counts only when the caller has confirmed that it has
+// it. Until then the caller may give its call up, as at its deadline, and then it knows of no link. [service]
+void ep_confirm_expect(weft_ep_t *ep, struct ep_link *link);
+// Ends the answers that are confirmed, or never will be: their callers have hung up, or let too much time pass. Returns
+// the milliseconds to the next such end of time; -1: none. [service]
+int ep_confirm_settle(weft_ep_t *ep);
 
 #endif

@@ -149,6 +149,14 @@ static int check_called(int socket, int32_t rank) {
                       rank);
 }
 
+static int confirm_and_install(weft_ep_t *ep, struct ep_link *link) {
+  link->path->notify(link, EP_NOTICE_CONFIRMED);
+  int rc = ep_link_install(ep, link);
+  if (rc != 0)
+    ep_link_notify_left(link);
+  return rc;
+}
+
 // Sends hello on a connected socket, and completes the link from the answer. Closes this rank's own descriptors of the
 // link. `*yield`: the peer's own call is used instead.
 static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int own[EP_FDS], uint64_t deadline_ns,
@@ -171,7 +179,9 @@ static int converse(weft_ep_t *ep, int socket, struct ep_link *link, const int o
     rc = map_peer(ep, link, &message, fds);
   if (rc == 0 && !*yield) {
     link->socket = fcntl(socket, F_DUPFD_CLOEXEC, 0);
-    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : ep_link_install(ep, link);
+    rc = link->socket < 0 ? fail_errno(errno, "link to rank %d", link->rank) : 0;
+    if (rc == 0)
+      rc = confirm_and_install(ep, link);
     if (rc == 0)
       ep_neighbours_connected(ep, rank);
   }
@@ -221,6 +231,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
   rc = map_peer(ep, link, hello, fds);
   if (rc == 0) {
     link->socket = socket;
+    ep_confirm_expect(ep, link);
     rc = ep_link_install(ep, link);
     if (rc != 0)
       link->socket = -1;
@@ -231,7 +242,7 @@ static int accept_link(weft_ep_t *ep, int socket, const struct ep_handshake_mess
     struct ep_handshake_message welcome = ep_handshake_message_make(ep, EP_WELCOME, hello->incarnation);
     if (send_message(ep, socket, &welcome, own) == 0)
       ep_neighbours_connected(ep, hello->rank);
-    else if (!ep->started && ep_death_watch_alive(link)) // it may call again, for operation 0: this is no death
+    else if (ep_death_watch_alive(link)) // it may call again: this is no death
       ep_link_down(ep, link, EP_LINK_DOUBTED, "it has given up its call");
   }
   close_own(own);
@@ -250,7 +261,8 @@ void ep_answer_local(weft_ep_t *ep, int socket) {
   if (rc == 0 && ep_answer_begin(ep, hello.rank, hello.incarnation)) {
     rc = accept_link(ep, socket, &hello, fds);
     taken = rc == 0;
-    ep_answer_end(ep, hello.rank);
+    if (!taken)
+      ep_answer_end(ep, hello.rank);
   } else if (rc == 0) {
     struct ep_handshake_message yield = ep_handshake_message_make(ep, EP_YIELD, hello.incarnation);
     send_message(ep, socket, &yield, NULL);

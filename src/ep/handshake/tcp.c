@@ -139,11 +139,13 @@ static int exchange_messages(weft_ep_t *ep, struct ep_handshake *handshake, stru
     return rc;
   ep_handshake_give(handshake, link);
   rc = reach_peer(link, handshake->received);
-  if (rc == 0)
-    rc = ep_link_install(ep, link);
+  if (rc != 0) // the peer has the link, and counts it only if this rank confirms it
+    return rc;
+  ep_control_notify(link, EP_NOTICE_CONFIRMED);
+  rc = ep_link_install(ep, link);
   if (rc == 0)
     ep_neighbours_connected(ep, rank);
-  if (rc != 0) // the peer has the link already, and must not take this for a death
+  else // now the peer must not take this for a death
     ep_link_notify_left(link);
   return rc;
 }
@@ -278,6 +280,7 @@ static int accept_link(weft_ep_t *ep, struct ep_handshake *handshake) {
   if (rc == 0) {
     ep_handshake_give(handshake, link);
     link->remote->owes_welcome = true;
+    ep_confirm_expect(ep, link);
     rc = ep_link_install(ep, link);
     if (rc != 0)
       ep_handshake_take_back(handshake, link);
@@ -300,7 +303,8 @@ static void answer(weft_ep_t *ep, struct ep_handshake *handshake) {
     rc = ep_check_incarnation(ep, hello->rank, hello->incarnation);
   if (rc == 0 && ep_answer_begin(ep, hello->rank, hello->incarnation)) {
     rc = accept_link(ep, handshake);
-    ep_answer_end(ep, hello->rank);
+    if (rc != 0)
+      ep_answer_end(ep, hello->rank);
   } else if (rc == 0) {
     struct ep_tcp_message yield = ep_tcp_message_make(ep, EP_YIELD, hello->incarnation);
     send_at_once(handshake, &yield);

@@ -15,6 +15,10 @@ enum ep_handshake_kind {
   EP_REFUSED,   // `error` and `why` say why
 };
 
+// A caller that has a welcome, and has mapped or reached what it describes, confirms that by EP_NOTICE_CONFIRMED. On
+// one host this is a packet with this word alone.
+#define EP_CONFIRMATION UINT64_C(0x44464E43544657) // "WFTCNFD", and a NUL; read as little endian
+
 struct ep_handshake_message {
   uint64_t magic;
   uint32_t version; // EP_LAYOUT_VERSION

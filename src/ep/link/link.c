@@ -132,6 +132,11 @@ struct ep_link *ep_link_find(weft_ep_t *ep, int32_t rank, uint64_t incarnation) 
   return link;
 }
 
+struct ep_link *ep_link_settled(weft_ep_t *ep, int32_t rank, uint64_t incarnation) {
+  struct ep_link *link = ep_link_find(ep, rank, incarnation);
+  return link && !atomic_load(&link->unconfirmed) ? link : NULL;
+}
+
 // On CUDA memory the watcher may sweep it, and the service thread free it, as soon as it is among the superseded.
 static void supersede(struct ep_links *links, struct ep_link *old) {
   old->next = links->superseded;

@@ -66,11 +66,13 @@ struct ep_link {
   const struct ep_path_ops *path; // how data written to `out` reaches the peer
   struct ep_remote *remote;       // state of the path to another host (remote/remote_link.h); else NULL
   int socket;
-  _Atomic int state;       // enum ep_link_state
-  _Atomic bool reported;   // the group has been notified that the peer is gone
-  bool connected;          // under links.lock: the handshake is over, so the socket is free for other messages
-  uint32_t holds;          // under links.lock: threads that need the link for a moment
-  _Atomic bool was_active; // an operation has included the peer, or waits for it
+  _Atomic int state;        // enum ep_link_state
+  _Atomic bool reported;    // the group has been notified that the peer is gone
+  bool connected;           // under links.lock: the handshake is over, so the socket is free for other messages
+  _Atomic bool unconfirmed; // this rank has answered the peer's call, which the peer may have given up before
+  uint64_t confirm_by_ns;   // unconfirmed: how long this rank waits for EP_NOTICE_CONFIRMED. [service]
+  uint32_t holds;           // under links.lock: threads that need the link for a moment
+  _Atomic bool was_active;  // an operation has included the peer, or waits for it
 
   // Used by the owner's thread only.
   uint64_t sent_dispatch[EP_DEPTH]; // the peer's `taken` words must reach these values before we overwrite: n + 1
@@ -87,7 +89,10 @@ struct ep_link {
 struct ep_links {
   struct ep_link *_Atomic *by_rank; // [capacity]; set by any thread under `lock`, read by any
   uint64_t *dialling;               // [capacity] incarnation that the owner is calling; 0: none; under lock
-  uint64_t *answering; // [capacity] incarnation whose call the service thread is accepting; 0: none; under lock
+  // [capacity] incarnation whose call the service thread is accepting, until the caller has confirmed; 0: none; under
+  // lock
+  uint64_t *answering;
+  bool unconfirmed; // there may be answers that no caller has confirmed. [service]
   pthread_mutex_t lock;
   pthread_cond_t changed;                  // there is a new link, or a thread has to check again
   struct ep_link *superseded;              // under lock: replaced by a newer incarnation, for the owner to retire
@@ -148,6 +153,9 @@ void ep_link_notify_left(struct ep_link *link);
 void ep_links_report(weft_ep_t *ep, const struct group_view *view);
 // The live link to that incarnation (0: any), or NULL. [any]
 struct ep_link *ep_link_find(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
+// The same if both sides know of the link. A caller that has not confirmed may have given its call up, and then never
+// had the link. [any]
+struct ep_link *ep_link_settled(weft_ep_t *ep, int32_t rank, uint64_t incarnation);
 // Puts a new link into the table and watches it; an older link at the same rank is taken down. On failure the caller
 // still owns the link. [any]
 int ep_link_install(weft_ep_t *ep, struct ep_link *link);

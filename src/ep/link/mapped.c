@@ -1,7 +1,9 @@
 // The path of a link on one host: the window is the peer's memory, so data that is written there has arrived. The peer
 // may sleep, so its doorbell is rung.
 #include <errno.h>
+#include <sys/socket.h>
 
+#include "ep/link/handshake_wire.h"
 #include "ep/link/link.h"
 
 static void name(const struct ep_link *link, char *text, size_t cap) {
@@ -28,9 +30,11 @@ static void publish_start(struct ep_link *link, uint64_t op, uint64_t epoch) {
   ep_doorbell_ring(ep_link_bell(link));
 }
 
-// The notice is a word in the peer's window.
+// Other notices are words in the peer's window.
 static void notify(struct ep_link *link, enum ep_notice notice) {
-  (void)link, (void)notice;
+  static const uint64_t word = EP_CONFIRMATION;
+  if (notice == EP_NOTICE_CONFIRMED) // if this fails, the peer has hung up
+    send(link->socket, &word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // The service thread itself reads what a neighbour sends there (remote/neighbours.h), and so detects a hang-up.

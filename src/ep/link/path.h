@@ -18,9 +18,10 @@ enum ep_part { EP_PART_DISPATCH, EP_PART_WEIGHTS, EP_PART_COMBINE, EP_PARTS };
 
 // What a rank sends to a peer outside of all operations.
 enum ep_notice {
-  EP_NOTICE_LEFT = 1,  // the hang-up that follows is no death
-  EP_NOTICE_LOST = 2,  // the sender considers the peer lost
-  EP_NOTICE_READS = 3, // it reads a neighbour's area (remote/neighbours.h); the notice carries its number
+  EP_NOTICE_LEFT = 1,      // the hang-up that follows is no death
+  EP_NOTICE_LOST = 2,      // the sender considers the peer lost
+  EP_NOTICE_READS = 3,     // it reads a neighbour's area (remote/neighbours.h); the notice carries its number
+  EP_NOTICE_CONFIRMED = 4, // it has the answer to its call, and everything for the link
 };
 
 struct ep_path_ops {

@@ -74,6 +74,9 @@ static int take(struct ep_link *link, uint64_t word) {
     atomic_store(&link->remote->reads[link->remote->num_reads++ % EP_READS], word & number_mask);
     if (link->remote->net)
       atomic_store(&link->remote->net->regroup, true);
+  } else if (word >> COUNT_BITS == EP_NOTICE_CONFIRMED) {
+    atomic_store(&link->unconfirmed, false);
+    ep_service_kick(link->remote->ep); // any thread may have received it
   } else {
     return EPROTO;
   }

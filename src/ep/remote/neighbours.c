@@ -163,6 +163,11 @@ static bool is_offer(const weft_ep_t *ep, const struct ep_link *carrier, const s
          offer->source != ep->rank && offer->source != carrier->rank;
 }
 
+static bool is_confirmation(const void *bytes, size_t size) {
+  static const uint64_t word = EP_CONFIRMATION;
+  return size == sizeof word && memcmp(bytes, &word, sizeof word) == 0;
+}
+
 int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
   union {
     struct cmsghdr align;
@@ -177,15 +182,18 @@ int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link) {
     return errno == EAGAIN || errno == EINTR ? 0 : EPIPE;
   int fd = -1;
   ep_window_take_fds(&packet, &fd, 1); // an empty packet may have descriptors, too
-  bool good = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
-  if (good && fd >= 0) { // else this process cannot open more descriptors
+  bool confirms = is_confirmation(&offer, (size_t)size);
+  bool offers = area_bytes(ep) != 0 && is_offer(ep, link, &offer, (size_t)size) && !(packet.msg_flags & MSG_TRUNC);
+  if (confirms)
+    atomic_store(&link->unconfirmed, false);
+  if (offers && fd >= 0) { // else this process cannot open more descriptors
     pthread_mutex_lock(&ep->links.lock);
     take(ep, link, &offer, fd);
     pthread_mutex_unlock(&ep->links.lock);
   }
   if (fd >= 0)
     close(fd);
-  return good ? 0 : size == 0 ? EPIPE : EPROTO;
+  return offers || confirms ? 0 : size == 0 ? EPIPE : EPROTO;
 }
 
 // --- reading ---

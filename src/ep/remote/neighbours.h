@@ -35,8 +35,8 @@ struct ep_neighbour_area {
 // The link to that rank is up, and its handshake is over. Shows the link's area to neighbours, or all areas if the peer
 // is a neighbour, and notifies the peer which areas this rank reads. [any]
 void ep_neighbours_connected(weft_ep_t *ep, int32_t rank);
-// Receives what a neighbour has sent on the socket of its link. 0, or an errno as path->listen returns it
-// (link/path.h). [service]
+// Receives what a neighbour has sent on the socket of its link: an area, or the confirmation of its call. 0, or an
+// errno as path->listen returns it (link/path.h). [service]
 int ep_neighbours_receive(weft_ep_t *ep, struct ep_link *link);
 // The memory of the area of that number, which the peer of `source` writes; NULL: this rank reads no such area. [owner;
 // on CUDA memory: net lock]

@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "base/thread.h"
+#include "ep/handshake/handshake.h"
 #include "ep/remote/neighbours.h"
 #include "ep/remote/net/net.h"
 #include "ep/service/callers.h"
@@ -27,10 +28,10 @@ static void put_down(weft_ep_t *ep, struct ep_link *link, enum ep_link_state sta
     ep_link_down(ep, link, state, how);
 }
 
-// Whether the peer has given up its call after the answer was sent: its process lives and has hung up without a notice.
-// It may call again as long as this rank, which would wait for it in operation 0, runs no operation.
-static bool gave_up(weft_ep_t *ep, const struct ep_link *link) {
-  return !link->remote && !ep->started && ep_death_watch_alive(link);
+// Whether the peer has given up its call before it received the answer. It may call again. If a rank on another host
+// has died instead, the group notices that its claim has expired.
+static bool gave_up(const struct ep_link *link) {
+  return atomic_load(&link->unconfirmed) && (link->remote || ep_death_watch_alive(link));
 }
 
 // Handles a notice of the peer that it considers this rank lost. Such a peer neither sends to this rank any more nor
@@ -51,7 +52,7 @@ static void receive_link(weft_ep_t *ep, struct ep_link *link) {
   epoll_ctl(ep->links.epoll, EPOLL_CTL_DEL, link->socket, NULL);
   if (ep_link_up(link))
     link->path->receive_last(link);
-  if ((error == EPIPE || error == ECONNRESET) && gave_up(ep, link))
+  if ((error == EPIPE || error == ECONNRESET) && gave_up(link))
     put_down(ep, link, EP_LINK_DOUBTED, "it has given up its call");
   else if (error == EPIPE || error == ECONNRESET)
     put_down(ep, link, EP_LINK_DEAD, "its process ended");
@@ -157,12 +158,18 @@ static bool stopping(struct ep_links *links) {
   return stop;
 }
 
+// -1: never.
+static int sooner(int a_ms, int b_ms) {
+  return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
 static void *serve(void *arg) {
   weft_ep_t *ep = arg;
   struct callers callers = {0};
   struct epoll_event events[64];
   while (!stopping(&ep->links)) {
-    int count = epoll_wait(ep->links.epoll, events, 64, ep_callers_expire(ep, &callers));
+    int wait_ms = sooner(ep_callers_expire(ep, &callers), ep_confirm_settle(ep));
+    int count = epoll_wait(ep->links.epoll, events, 64, wait_ms);
     bool local = false, tcp = false;
     for (int i = 0; i < count; i++) {
       uint64_t data = events[i].data.u64;

@@ -6,11 +6,13 @@
 enum link_progress { LINKED, NOT_LINKED, LINKING };
 
 // LINKED: there is or was a link to that incarnation. LINKING: a handshake with it is in progress, and the peer may
-// have completed it already. Call with links.lock held, so that no link in the table is freed.
+// have completed it already. A link whose caller gave its call up was none. Call with links.lock held, so that no link
+// in the table is freed.
 static enum link_progress progress_of(weft_ep_t *ep, const struct group_member *member) {
   const struct ep_links *links = &ep->links;
   struct ep_link *link = atomic_load(&links->by_rank[member->rank]);
-  if (member->rank == ep->rank || (link && link->incarnation == member->incarnation))
+  if (member->rank == ep->rank ||
+      (link && link->incarnation == member->incarnation && !atomic_load(&link->unconfirmed)))
     return LINKED;
   bool linking =
       links->dialling[member->rank] == member->incarnation || links->answering[member->rank] == member->incarnation;
