@@ -103,7 +103,7 @@ static void test_a_query_names_the_failure_before_its_deadline(void **state) {
   uint64_t length;
   assert_int_equal(storage_open(&storage, "object", settings, MIB), 0);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    int rc = storage.transport->query(storage.worker, cases[i].path, 1000, &length);
+    int rc = storage.transport->query(storage.worker, cases[i].path, 2000, &length);
     if (rc != WEFT_ERR_TIMEOUT || !strstr(weft_last_error(), cases[i].words))
       fail_msg("%s: %s: %s", cases[i].path, weft_err_name(rc), weft_last_error());
   }
