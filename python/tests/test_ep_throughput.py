@@ -400,7 +400,7 @@ def test_a_dropped_rank_ends_with_the_last_view(store: weft.Store) -> None:
         assert other.index == 0
 
 
-def test_an_exception_is_told_though_it_holds_views(store: weft.Store) -> None:
+def test_an_exception_is_reported_though_it_holds_views(store: weft.Store) -> None:
     with pytest.raises(KeyError):
         with ep.Rank(store, **ALONE) as rank:
             view = in_zero_copy(rank)

@@ -34,7 +34,7 @@ static void test_numbers_are_read_where_they_are_given(void **state) {
   assert_int_equal(depth, 4096);
 }
 
-static void test_what_is_wrong_is_told_without_secrets(void **state) {
+static void test_what_is_wrong_is_reported_without_secrets(void **state) {
   (void)state;
   static const char *const wrong[] = {"depth=0",  "depth=4097", "depth=",        "depth=-1",
                                       "depth=1x", "depth= 1",   "depth_wait=10", "depth=99999999999999999999"};
@@ -57,7 +57,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_values_are_found_by_their_whole_name),
       cmocka_unit_test(test_numbers_are_read_where_they_are_given),
-      cmocka_unit_test(test_what_is_wrong_is_told_without_secrets),
+      cmocka_unit_test(test_what_is_wrong_is_reported_without_secrets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

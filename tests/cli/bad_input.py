@@ -100,7 +100,7 @@ class BadInput(tool.ToolTest):
         self.refused(2, "--listen and --peer are both given: want one of them", "doctor", "--listen", "1", "--peer",
                      "x")
 
-    def test_a_directory_without_results_is_told_from_a_run_without_them(self):
+    def test_a_directory_without_results_differs_from_a_run_without_them(self):
         with tempfile.TemporaryDirectory() as directory:
             self.refused(3, f"{directory} is not the directory of a run: it has no results.json", "report", directory)
             pathlib.Path(directory, "events.jsonl").touch()

@@ -127,7 +127,7 @@ class Doctor(tool.ToolTest):
         for one in (first, second, third):
             self.assertEqual(one.end(), 0)
 
-    def test_a_token_is_not_told_into_a_file_that_others_read(self):
+    def test_a_token_is_not_written_to_a_file_that_others_read(self):
         with tempfile.TemporaryFile() as log:
             os.fchmod(log.fileno(), 0o644)
             done = subprocess.run([tool.WEFT, "doctor", "--listen", "0"], env=tool.environment(), check=False,

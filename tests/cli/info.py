@@ -23,7 +23,7 @@ class Info(tool.ToolTest):
         self.assertEqual(len(rows), 1)
         return rows[0]
 
-    def test_version_and_build_are_told(self):
+    def test_version_and_build_are_reported(self):
         info = self.info()
         self.assertEqual(self.passes("--version"), f"weft {info['version']}\n")
         self.assertRegex(info["build"]["compiler"], r"\w+ \d+\.\d+")
@@ -31,13 +31,13 @@ class Info(tool.ToolTest):
         self.assertRegex(versions["jansson"], r"^\d+\.\d+")
         self.assertRegex(versions["libcurl"], r"^\d+\.\d+")
 
-    def test_whether_profilers_see_ranges_is_told(self):
+    def test_whether_profilers_see_ranges_is_reported(self):
         version = [row["version"] for row in self.info()["build"]["libraries"] if row["name"] == "NVTX"]
         self.assertEqual([bool(word) for word in version], [os.environ["WEFT_TEST_NVTX"] == "ON"])
         line = f"with NVTX {version[0]}" if version[0] else "without NVTX"
         self.assertIn(f"\n{line} (ranges for profilers)\n", self.passes("info"))
 
-    def test_versions_of_what_is_loaded_are_told(self):
+    def test_versions_of_what_is_loaded_are_reported(self):
         info = self.info()
         loaded = {row["name"]: row for row in info["libraries"]}
         for name in ("jansson", "libcurl", "OpenSSL"):
@@ -50,7 +50,7 @@ class Info(tool.ToolTest):
         for row in info["libraries"]:
             self.assertIn(f"\n{row['name']} {row['version'] or 'cannot be loaded'} ({row['for']})\n", text)
 
-    def test_what_is_avoided_in_a_version_is_told(self):
+    def test_what_is_avoided_in_a_version_is_reported(self):
         fake = os.path.dirname(os.environ["FAKE_UCP"])
         others = os.environ.get("LD_LIBRARY_PATH")
         path = f"{fake}:{others}" if others else fake
@@ -67,7 +67,7 @@ class Info(tool.ToolTest):
         self.assertIn("portable", transport["variants"])
         self.assertEqual(self.info(WEFT_EP_KERNELS="portable")["transports"][0]["kernels"], "portable")
 
-    def test_an_option_s_value_and_its_source_are_told(self):
+    def test_an_option_s_value_and_its_source_are_reported(self):
         row = self.option("--timeout-ms")
         self.assertEqual((row["default"], row["value"], row["source"]), ("5000", "5000", "default"))
         row = self.option("--timeout-ms", WEFT_TIMEOUT_MS="250")
@@ -76,7 +76,7 @@ class Info(tool.ToolTest):
         self.assertEqual((row["value"], row["source"], row["alias"]), (None, "unset", "--etcd-server"))
         self.assertEqual(self.option("--listen", "serve", WEFT_LISTEN="::1")["value"], "::1")
 
-    def test_a_wrong_variable_is_told_with_what_is_wrong(self):
+    def test_a_wrong_variable_is_reported_with_what_is_wrong(self):
         self.assertIn("want 10 to 600000 ms", self.option("--timeout-ms", wrong=True, WEFT_TIMEOUT_MS="9")["error"])
         self.assertIn("wrong: 9 is out of range; want 10 to 600000 ms",
                       self.warns("WEFT_TIMEOUT_MS: 9 is out of range", "info", WEFT_TIMEOUT_MS="9"))
@@ -150,7 +150,7 @@ class Info(tool.ToolTest):
         choice = self.info(HWLOC_XMLFILE=host, WEFT_NICS="mlx5_9")["choice"]
         self.assertIn("want some of mlx5_0, mlx5_1, mlx5_2, mlx5_3", choice["error"])
 
-    def test_where_threads_run_is_told(self):
+    def test_where_threads_run_is_reported(self):
         self.assertEqual(self.info(WEFT_CPUS="any")["threads"], "where they are: WEFT_CPUS=any")
         self.assertIn("threads that drive transports run where they are: WEFT_CPUS=any\n",
                       self.passes("info", "--topology", WEFT_CPUS="any"))

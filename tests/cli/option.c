@@ -256,7 +256,7 @@ static void a_wrong_choice_is_refused_with_the_right_ones_and_the_nearest(void *
   REFUSED("--json: \"perhaps\" is neither yes nor no", "--json=perhaps");
 }
 
-static void servers_are_told_by_urls(void **state) {
+static void servers_are_given_by_urls(void **state) {
   (void)state;
   static const char *const right[] = {"http://a", "https://a.b-c:2379", "http://127.0.0.1:1/", "http://[::1]:2379",
                                       "http://a:1,https://b:2"};
@@ -437,7 +437,7 @@ int main(void) {
       TEST(numbers_outside_their_range_are_refused_with_it),
       TEST(what_is_no_number_is_refused),
       TEST(a_wrong_choice_is_refused_with_the_right_ones_and_the_nearest),
-      TEST(servers_are_told_by_urls),
+      TEST(servers_are_given_by_urls),
       TEST(an_underscore_counts_as_a_hyphen),
       TEST(a_long_name_may_have_gflags_where_the_table_says_so),
       TEST(a_missing_value_is_refused),

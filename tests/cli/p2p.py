@@ -236,7 +236,7 @@ class TwoSides(tool.ToolTest):
         self.assertEqual(len(tokens), 2)
         self.refused(2, "needs the token", "p2p", "--mode", "initiator", "--port", 1)
 
-    def test_a_token_is_not_told_into_a_file_that_others_read(self):
+    def test_a_token_is_not_written_to_a_file_that_others_read(self):
         with tempfile.TemporaryFile() as log:
             for mode, status in ((0o644, 2), (0o600, 124)):
                 os.fchmod(log.fileno(), mode)

@@ -67,7 +67,7 @@ class Files(tool.ToolTest):
             _, errors = process.communicate(timeout=tool.TIMEOUT_S)
         self.assertEqual((process.returncode, errors), (130, "weft p2p: interrupted by SIGINT\n"))
 
-    def test_faults_are_told(self):
+    def test_faults_are_reported(self):
         self.refused(4, "0 of 1 pieces", *self.file("--transport", "fault:1:short=100:file"))
         self.refused(124, "", *self.file("--transport", "fault:1:stick=100:file", "--timeout-ms", 50))
         with running(*self.file("--transport", "fault:1:stick=100:file", "--timeout-ms", 600000)[1:]) as process:
@@ -102,7 +102,7 @@ class Files(tool.ToolTest):
 
 @unittest.skipIf(HAS_SERVER, "this run is for objects")
 class NoServer(tool.ToolTest):
-    def test_the_reason_is_told_also_when_the_time_is_up(self):
+    def test_the_reason_is_reported_also_when_the_time_is_up(self):
         for timeout_ms in (200, 30000):  # shorter than all attempts take, and longer
             result = tool.weft("p2p", "--memory", "object", "--path", "bucket/key", "--timeout-ms", timeout_ms,
                                AWS_ENDPOINT_URL_S3="http://127.0.0.1:9", NO_PROXY="127.0.0.1")

@@ -60,7 +60,7 @@ class Plan(tool.ToolTest):
                 said = self.refused(2, f"weft plan: plan {path}: ", "plan", path)
                 self.assertGreater(len(said), len(f"weft plan: plan {path}: \n"))
 
-    def test_the_place_of_a_fault_is_told(self):
+    def test_the_place_of_a_fault_is_reported(self):
         self.assertRegex(self.refused(2, "phase 1", "plan", self.write("[[0, 1], [0, 2, 2]]")), "2")
         self.refused(2, "line 2", "plan", self.write("[[0, 1],\n [0 1]]"))
 

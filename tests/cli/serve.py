@@ -94,7 +94,7 @@ class Serve(tool.ToolTest):
             self.refused(2, "exists already", "serve", "--port", "0", "--write-token", link)
             self.assertFalse(os.path.exists(target))
 
-    def test_a_token_is_not_told_into_a_file_that_others_read(self):
+    def test_a_token_is_not_written_to_a_file_that_others_read(self):
         with tempfile.TemporaryFile() as log:
             for mode, status in ((0o644, 2), (0o600, None)):
                 os.fchmod(log.fileno(), mode)

@@ -127,7 +127,7 @@ class Strangers(tool.ToolTest):
         result = tool.weft("doctor", "--store", "http://192.0.2.1:2379", "--json", WEFT_TOKEN="the-token")
         self.assertIn("give the https:// URL", result.stdout + result.stderr)
 
-    def test_who_calls_by_plain_http_is_told_of_https(self):
+    def test_a_client_that_calls_by_plain_http_is_pointed_to_https(self):
         server = self.serve()
         result = tool.weft("doctor", "--store", server.url.replace("https:", "http:"), "--json")
         self.assertIn("reached by https://", result.stdout)

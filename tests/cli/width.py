@@ -40,7 +40,7 @@ class Width(tool.ToolTest):
             text = self.passes("info", "--topology", HWLOC_XMLFILE=str(HOSTS / f"host_{host}.xml"), COLUMNS=str(width))
             self.assertEqual(self.too_long(text, width), [], (host, width))
 
-    def test_a_reason_is_told_to_its_end(self):
+    def test_a_reason_is_printed_to_its_end(self):
         """A word that is longer than a line stays whole."""
         text = self.warns("there is no file", "info", WEFT_UCX_PLUGIN=LONG)
         self.assertIn(LONG, text)

@@ -119,7 +119,7 @@ class Compare(tool.ToolTest):
         self.assertGreater(self.compared(*wild, "--figure", "latency")["rows"][0]["high_percent"], 1e6)
         self.assertRegex(self.passes("compare", *wild, "--figure", "latency"), r" -100 to over \+1000 % +. same\n")
 
-    def test_rows_of_a_pattern_are_told_apart(self):
+    def test_rows_of_a_pattern_are_distinguished(self):
         """A table of 100 columns has the keys that name a worker or a pair before those that only describe it."""
         about = {"op": "WRITE", "memory": "host", "transport": "shm", "senders": 4, "receivers": 4, "pieces": 8}
         lines = [about, {"rank": 0, "host": "a"}, {"rank": 1, "host": "b"}, {"from": 0, "to": 1}, {"from": 1, "to": 0}]

@@ -459,7 +459,7 @@ static void a_name_that_is_wrong_writes_nothing(void **state) {
   close_world(&world);
 }
 
-static void who_shares_with_nobody_gets_all(void **state) {
+static void a_peer_that_shares_with_no_other_gets_all_rows(void **state) {
   (void)state;
   static struct world world;
   open_world(&world, 31, 3);
@@ -473,7 +473,7 @@ int main(void) {
       cmocka_unit_test(rows_are_named_and_whole),
       cmocka_unit_test(readers_that_pass_over_or_die_spoil_nothing),
       cmocka_unit_test(a_name_that_is_wrong_writes_nothing),
-      cmocka_unit_test(who_shares_with_nobody_gets_all),
+      cmocka_unit_test(a_peer_that_shares_with_no_other_gets_all_rows),
   };
   return cmocka_run_group_tests_name("cuda_flow_share", tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void look_for_view_4(void) {
   found_before_told += published(4) && !ep->state->control.strict;
 }
 
-static void who_finds_a_view_knows_that_a_link_is_slow(void **state) {
+static void a_rank_that_finds_a_view_knows_that_a_link_is_slow(void **state) {
   (void)state;
   found_before_told = 0;
   device->strict = true;
@@ -257,7 +257,7 @@ static void links_to_peers_are_woken(void **state) {
   assert_int_equal(fake.begin.area, ep->layout.area);
 }
 
-static void a_first_operation_is_told_or_not(void **state) {
+static void a_first_operation_is_announced_or_not(void **state) {
   (void)state;
   const struct device_member seats[] = {{0, 0, (void *)AREA_A, NULL}, {1, 1, NULL, NULL}, {3, 2, (void *)AREA_B, NULL}};
   struct device_awaiting awaiting = {0};
@@ -627,7 +627,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_new_engine_begins_with_nothing_but_its_pointers),
       TEST(a_published_view_has_ones_own_area_and_no_areas_without_a_link),
-      TEST(who_finds_a_view_knows_that_a_link_is_slow),
+      TEST(a_rank_that_finds_a_view_knows_that_a_link_is_slow),
       TEST(views_that_kernels_may_look_for_are_kept),
       TEST(how_far_the_kernels_are_is_copied),
       TEST(views_before_the_first_operation_are_not_kept),
@@ -639,7 +639,7 @@ int main(void) {
       TEST(a_stream_that_is_captured_is_not_waited_for),
       TEST(what_is_captured_runs_as_a_graph),
       TEST(links_to_peers_are_woken),
-      TEST(a_first_operation_is_told_or_not),
+      TEST(a_first_operation_is_announced_or_not),
       TEST(words_of_those_who_await_go_both_ways),
       TEST(a_kernel_that_was_not_awaited_says_what_it_began),
       TEST(the_view_that_one_began_with_counts_as_active),

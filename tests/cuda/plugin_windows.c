@@ -211,7 +211,7 @@ static void memory_of_others_is_as_large_as_it_is(void **state) {
   }
 }
 
-static void who_cannot_share_memory_has_opened_no_device(void **state) {
+static void a_rank_that_cannot_share_memory_has_opened_no_device(void **state) {
   (void)state;
   static alignas(4096) char allocation[8192];
   struct device_share share;
@@ -227,7 +227,7 @@ static void who_cannot_share_memory_has_opened_no_device(void **state) {
 }
 
 // Both ways to copy end when their words have come; a device that is stuck leaves them open.
-static void copies_are_told_by_words(void **state) {
+static void copies_are_reported_by_words(void **state) {
   (void)state;
   enum { MANY = 100, EACH = 64 };
   static char from[MANY * EACH], to[MANY * EACH];
@@ -259,7 +259,7 @@ static void copies_are_told_by_words(void **state) {
 }
 
 // Memory that is still written is not given back: the error comes when nothing runs any more.
-static void copies_of_which_one_fails_are_told_when_the_others_have_ended(void **state) {
+static void copies_of_which_one_fails_are_reported_when_the_others_have_ended(void **state) {
   (void)state;
   enum { COUNT = 3 };
   static char from[COUNT], to[COUNT];
@@ -333,7 +333,7 @@ static void memory_that_other_code_has_pinned_in_part_is_refused(void **state) {
   assert_int_equal(fake.pinned, before);
 }
 
-static void devices_streams_and_owners_are_told(void **state) {
+static void devices_streams_and_owners_are_reported(void **state) {
   (void)state;
   int index = -1;
   struct device_info info;
@@ -365,12 +365,12 @@ int main(void) {
       TEST(windows_that_neighbours_read_are_not_handed_on),
       TEST(windows_that_cannot_be_shared_are_made_all_the_same),
       TEST(memory_of_others_is_as_large_as_it_is),
-      TEST(who_cannot_share_memory_has_opened_no_device),
-      TEST(copies_are_told_by_words),
-      TEST(copies_of_which_one_fails_are_told_when_the_others_have_ended),
+      TEST(a_rank_that_cannot_share_memory_has_opened_no_device),
+      TEST(copies_are_reported_by_words),
+      TEST(copies_of_which_one_fails_are_reported_when_the_others_have_ended),
       TEST(pinned_ranges_may_overlap),
       TEST(memory_that_other_code_has_pinned_in_part_is_refused),
-      TEST(devices_streams_and_owners_are_told),
+      TEST(devices_streams_and_owners_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ bool a_wait_is_no_silence() {
 }
 
 // Each waits for the other's header.
-bool who_waits_for_us_gets_nothing() {
+bool a_rank_that_waits_for_us_gets_nothing() {
   printf("two wait for each other\n");
   ring g(2);
   g.send_all();
@@ -206,7 +206,7 @@ int main(void) {
   }
   int failed = 0;
   failed += !a_wait_is_no_silence();
-  failed += !who_waits_for_us_gets_nothing();
+  failed += !a_rank_that_waits_for_us_gets_nothing();
   failed += !a_wait_ends(false);
   failed += !a_wait_ends(true);
   printf("%d wrong\n", failed);

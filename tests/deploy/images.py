@@ -143,7 +143,7 @@ class Runtime(unittest.TestCase):
         said = self.run_("elastic", "--num-tokens", "16", options=[*ROOM, *RESTRICTED, "--user", "12345:0"])
         self.assertRegex(said, r"passed \d+ phases")
 
-    def test_a_store_is_healthy_and_ends_when_it_is_told(self):
+    def test_a_store_is_healthy_and_ends_on_request(self):
         """Without room in /dev/shm the check says so."""
         for name, options, health in (("roomy", ROOM, 0), ("narrow", (), 1)):
             podman("run", "--detach", "--name", name, *ALONE, *options, RUNTIME, "serve", "--insecure")

@@ -221,7 +221,7 @@ static void a_library_s_answer_is_taken(void **state) {
   assert_string_equal(facts.transports, "a, b/c");
 }
 
-static void a_library_that_hangs_crashes_or_is_missing_is_told(void **state) {
+static void a_library_that_hangs_crashes_or_is_missing_is_reported(void **state) {
   (void)state;
   struct doctor_library_facts hung = {0}, stays = {0}, crashed = {0}, missing = {0};
   doctor_ask_library(&hung, hang, 200);
@@ -247,7 +247,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(settings_of_the_kernel_are_read_and_calls_tried, make_root, root_remove),
       cmocka_unit_test(a_host_without_anything_is_read_too),
       cmocka_unit_test(a_library_s_answer_is_taken),
-      cmocka_unit_test(a_library_that_hangs_crashes_or_is_missing_is_told),
+      cmocka_unit_test(a_library_that_hangs_crashes_or_is_missing_is_reported),
   };
   return cmocka_run_group_tests_name("facts of a host", tests, NULL, NULL);
 }

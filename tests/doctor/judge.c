@@ -286,7 +286,7 @@ static void a_host_that_is_well_has_only_good_findings_one_of_each_check(void **
 }
 
 // Nothing is wrong with such a host, so it is no fault; but it is told.
-static void what_weft_does_without_is_told_with_the_version(void **state) {
+static void what_weft_does_without_is_printed_with_the_version(void **state) {
   (void)state;
   static const char *const versions[][2] = {{"1.15.0", NULL}, {"1.18.1", "its POSIX shared memory"}, {"1.19.0", NULL}};
   for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
@@ -335,7 +335,7 @@ static void what_was_not_asked_is_not_judged(void **state) {
   doctor_report_free(&report);
 }
 
-static void a_report_is_told_as_json(void **state) {
+static void a_report_is_reported_as_json(void **state) {
   (void)state;
   struct doctor_facts facts = well();
   struct doctor_report report = {0};
@@ -355,10 +355,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_fault_is_found_by_its_check),
       cmocka_unit_test(a_host_that_is_well_has_only_good_findings_one_of_each_check),
-      cmocka_unit_test(what_weft_does_without_is_told_with_the_version),
+      cmocka_unit_test(what_weft_does_without_is_printed_with_the_version),
       cmocka_unit_test(every_check_has_a_fault_that_it_finds),
       cmocka_unit_test(what_was_not_asked_is_not_judged),
-      cmocka_unit_test(a_report_is_told_as_json),
+      cmocka_unit_test(a_report_is_reported_as_json),
   };
   return cmocka_run_group_tests_name("judgement of a host", tests, NULL, NULL);
 }

@@ -137,19 +137,19 @@ static void something_else_at_the_port_is_not_believed(void **state) {
   assert_true(facts.wrong_answer && !facts.answered);
 }
 
-static void large_messages_that_do_not_come_are_told(void **state) {
+static void large_messages_that_do_not_come_are_reported(void **state) {
   (void)state;
   struct doctor_peer_facts facts = look_at_actor(NO_BULK, LONG_MS);
   assert_true(facts.answered && facts.bulk_sent && !facts.bulk_came);
   assert_int_equal(facts.back, DOCTOR_REFUSED);
 }
 
-static void who_says_that_it_called_must_have_come(void **state) {
+static void a_peer_that_claims_to_have_called_must_have_connected(void **state) {
   (void)state;
   assert_int_equal(look_at_actor(CALLED_BACK_IN_WORDS_ONLY, SHORT_MS).back, DOCTOR_SILENT);
 }
 
-static void names_and_ports_that_are_none_are_told(void **state) {
+static void malformed_names_and_ports_are_reported(void **state) {
   (void)state;
   struct doctor_peer_facts facts = {0};
   doctor_gather_peer(&facts, "127.0.0.1:five", token, LONG_MS);
@@ -192,7 +192,7 @@ static void listeners_survive_rubbish(void **state) {
   stop(&other);
 }
 
-static void who_has_another_token_learns_nothing(void **state) {
+static void a_caller_with_another_token_learns_nothing(void **state) {
   (void)state;
   struct other other;
   struct doctor_peer_facts facts = {0};
@@ -253,7 +253,7 @@ static bool speaks_late(const struct other *other, bool *in_time) {
   return rc == 0;
 }
 
-static void who_speaks_late_has_kept_its_place(void **state) {
+static void a_caller_that_sends_late_keeps_its_place(void **state) {
   (void)state;
   struct other other;
   bool served = false, in_time = false;
@@ -334,13 +334,13 @@ int main(void) {
       cmocka_unit_test(nobody_at_the_port_refuses),
       cmocka_unit_test(one_that_listens_and_says_nothing_costs_a_deadline),
       cmocka_unit_test(something_else_at_the_port_is_not_believed),
-      cmocka_unit_test(large_messages_that_do_not_come_are_told),
-      cmocka_unit_test(who_says_that_it_called_must_have_come),
-      cmocka_unit_test(names_and_ports_that_are_none_are_told),
+      cmocka_unit_test(large_messages_that_do_not_come_are_reported),
+      cmocka_unit_test(a_peer_that_claims_to_have_called_must_have_connected),
+      cmocka_unit_test(malformed_names_and_ports_are_reported),
       cmocka_unit_test(listeners_survive_rubbish),
-      cmocka_unit_test(who_has_another_token_learns_nothing),
+      cmocka_unit_test(a_caller_with_another_token_learns_nothing),
       cmocka_unit_test(strangers_keep_nobody_waiting),
-      cmocka_unit_test(who_speaks_late_has_kept_its_place),
+      cmocka_unit_test(a_caller_that_sends_late_keeps_its_place),
       cmocka_unit_test(silent_holders_of_the_token_have_their_places_only),
       cmocka_unit_test(callers_that_come_together_are_all_answered),
       cmocka_unit_test(messages_survive_the_wire),

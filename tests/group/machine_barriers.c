@@ -103,7 +103,7 @@ static void a_barrier_that_was_given_up_may_be_tried_again(void **state) {
 
 // Member 2 has come and hears nothing more; the others come, go on and do not look back. It has to read everything anew
 // then, and must find that they came.
-static void who_reads_the_store_again_still_finds_who_came(void **state) {
+static void a_member_that_reads_the_store_again_still_finds_who_came(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 3);
@@ -194,7 +194,7 @@ int suite_run_barriers(void) {
       cmocka_unit_test(without_memory_a_barrier_is_not_complete),
       cmocka_unit_test(a_name_serves_once),
       cmocka_unit_test(a_barrier_that_was_given_up_may_be_tried_again),
-      cmocka_unit_test(who_reads_the_store_again_still_finds_who_came),
+      cmocka_unit_test(a_member_that_reads_the_store_again_still_finds_who_came),
       cmocka_unit_test(the_key_of_an_earlier_process_is_no_arrival),
       cmocka_unit_test(a_barrier_goes_on_when_another_one_is_over),
       cmocka_unit_test(barrier_does_not_wait_for_the_dead),

@@ -31,7 +31,7 @@ static void lost_answers_and_failed_requests_change_nothing(void **state) {
   }
 }
 
-static void store_lost_and_back_is_told_once_each(void **state) {
+static void store_lost_and_back_is_reported_once_each(void **state) {
   (void)state;
   struct world *w = suite_found(5, 4);
   set_cut(w, 4, true);
@@ -74,7 +74,7 @@ static void everybody_outlives_an_outage_longer_than_the_leases(void **state) {
   }
 }
 
-static void member_alone_in_an_outage_is_put_out_and_told(void **state) {
+static void a_member_alone_in_an_outage_is_removed_and_notified(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 4);
@@ -135,7 +135,7 @@ static void newest_epoch_wins_after_the_store_restarted_empty(void **state) {
 }
 
 // It finds no view; then there is one, and the claim of one of its members is not back yet.
-static void who_comes_first_to_a_store_that_restarted_empty_puts_nobody_out(void **state) {
+static void the_first_at_a_store_that_restarted_empty_removes_nobody(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 4);
@@ -156,7 +156,7 @@ static void who_comes_first_to_a_store_that_restarted_empty_puts_nobody_out(void
 }
 
 // It finds no view and no claim, but knows that there are members, whose ranks are not free.
-static void who_joins_at_a_store_that_restarted_empty_takes_nobodys_rank(void **state) {
+static void a_joiner_at_a_store_that_restarted_empty_takes_no_other_rank(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 4);
@@ -271,7 +271,7 @@ static void a_claim_that_an_outage_took_may_come_back(void **state) {
 }
 
 // A newcomer waits for a rank when the store loses everything, the view too. Whoever had the rank has a lease's time.
-static void who_waits_for_a_rank_does_not_profit_from_a_lost_view(void **state) {
+static void a_rank_that_waits_gains_nothing_from_a_lost_view(void **state) {
   struct world *w = suite_found(14, 3);
   bool reset = *state != NULL;
   struct world_member *newcomer = world_add(w, 1, 0);
@@ -293,7 +293,7 @@ static void who_waits_for_a_rank_does_not_profit_from_a_lost_view(void **state) 
 
 // Nobody but the newcomer runs, and it does not find the claim of a member of the view: perhaps an outage took it,
 // which the newcomer did not see, and its owner is about to claim again.
-static void who_opens_leaves_a_member_a_leases_time_to_claim_again(void **state) {
+static void a_newcomer_leaves_a_member_the_time_of_a_lease_to_claim_again(void **state) {
   (void)state;
   struct world *w = suite_found(13, 3);
   world_advance(w, 100);
@@ -475,24 +475,24 @@ int suite_run_store(void) {
   static char on[] = "the watches are reset";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lost_answers_and_failed_requests_change_nothing),
-      cmocka_unit_test(store_lost_and_back_is_told_once_each),
+      cmocka_unit_test(store_lost_and_back_is_reported_once_each),
       cmocka_unit_test(an_expired_lease_is_replaced_at_once),
       cmocka_unit_test(everybody_outlives_an_outage_longer_than_the_leases),
-      cmocka_unit_test(member_alone_in_an_outage_is_put_out_and_told),
+      cmocka_unit_test(a_member_alone_in_an_outage_is_removed_and_notified),
       cmocka_unit_test(group_goes_on_after_the_store_restarted_empty),
       cmocka_unit_test(newest_epoch_wins_after_the_store_restarted_empty),
-      cmocka_unit_test(who_comes_first_to_a_store_that_restarted_empty_puts_nobody_out),
-      cmocka_unit_test(who_joins_at_a_store_that_restarted_empty_takes_nobodys_rank),
+      cmocka_unit_test(the_first_at_a_store_that_restarted_empty_removes_nobody),
+      cmocka_unit_test(a_joiner_at_a_store_that_restarted_empty_takes_no_other_rank),
       cmocka_unit_test(leases_that_all_run_out_at_once_put_nobody_out),
       cmocka_unit_test(two_views_of_one_epoch_end_in_a_newer_one),
       cmocka_unit_test(a_second_memory_of_an_epoch_is_settled_though_nothing_else_changes),
       {"a_claim_that_an_outage_took_may_come_back", a_claim_that_an_outage_took_may_come_back, NULL, NULL, NULL},
       {"a_claim_that_was_lost_before_a_reset_may_come_back", a_claim_that_an_outage_took_may_come_back, NULL, NULL, on},
-      {"who_waits_for_a_rank_does_not_profit_from_an_outage", who_waits_for_a_rank_does_not_profit_from_a_lost_view,
-       NULL, NULL, NULL},
-      {"who_waits_for_a_rank_does_not_profit_from_a_restart", who_waits_for_a_rank_does_not_profit_from_a_lost_view,
-       NULL, NULL, on},
-      cmocka_unit_test(who_opens_leaves_a_member_a_leases_time_to_claim_again),
+      {"a_rank_that_waits_gains_nothing_from_an_outage", a_rank_that_waits_gains_nothing_from_a_lost_view, NULL, NULL,
+       NULL},
+      {"a_rank_that_waits_gains_nothing_from_a_restart", a_rank_that_waits_gains_nothing_from_a_lost_view, NULL, NULL,
+       on},
+      cmocka_unit_test(a_newcomer_leaves_a_member_the_time_of_a_lease_to_claim_again),
       cmocka_unit_test(vanished_view_is_made_again),
       cmocka_unit_test(damaged_view_is_an_error_and_recovers),
       cmocka_unit_test(a_view_with_a_rank_twice_or_out_of_order_is_damaged),

@@ -133,7 +133,7 @@ static void false_suspicion_fences_and_frees_the_rank(void **state) {
 }
 
 // It has asked to go, and gives that up before anything came of it, or when the store has it already.
-static void who_gives_its_leave_up_stays_a_member(void **state) {
+static void a_rank_that_gives_up_its_leave_stays_a_member(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
     struct world *w = suite_found(seed, 4);
@@ -261,7 +261,7 @@ int suite_run_views(void) {
       cmocka_unit_test(one_suspicion_is_enough_and_costs_few_transactions),
       cmocka_unit_test(lease_expiry_is_suspicion),
       cmocka_unit_test(false_suspicion_fences_and_frees_the_rank),
-      cmocka_unit_test(who_gives_its_leave_up_stays_a_member),
+      cmocka_unit_test(a_rank_that_gives_up_its_leave_stays_a_member),
       cmocka_unit_test(a_suspicion_ends_with_its_process),
       cmocka_unit_test(a_proposal_holds_only_as_long_as_its_proposer_does),
       cmocka_unit_test(mutual_suspicion_leaves_one_of_two),

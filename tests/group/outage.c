@@ -67,7 +67,7 @@ static void reach(bool reachable) {
     support_relay_cut(relay);
 }
 
-static void wait_told(enum group_event_kind kind) {
+static void wait_notified(enum group_event_kind kind) {
   for (int i = 0; i < MEMBERS; i++)
     member_await_events(&members[i], kind, 1);
 }
@@ -76,12 +76,12 @@ static void short_outage_delays_a_change(void **state) {
   (void)state;
   int32_t last = MEMBERS - 1;
   reach(false);
-  wait_told(GROUP_EVENT_STORE_LOST);
+  wait_notified(GROUP_EVENT_STORE_LOST);
   assert_int_equal(group_remove(members[0].group, &last, 1, clock_deadline_ms(20)), WEFT_ERR_UNREACHABLE);
   assert_non_null(strstr(weft_last_error(), "without ranks 3"));
   assert_non_null(strstr(weft_last_error(), "store unreachable: "));
   reach(true);
-  wait_told(GROUP_EVENT_STORE_BACK);
+  wait_notified(GROUP_EVENT_STORE_BACK);
   assert_int_equal(group_remove(members[0].group, &last, 1, member_deadline()), 0);
   expect_all_in(2, MEMBERS - 1);
 }
@@ -111,10 +111,10 @@ static void outage_longer_than_every_lease_puts_nobody_out(void **state) {
   (void)state;
   int32_t last = MEMBERS - 1;
   reach(false);
-  wait_told(GROUP_EVENT_STORE_LOST);
+  wait_notified(GROUP_EVENT_STORE_LOST);
   wait_until_forgotten();
   reach(true);
-  wait_told(GROUP_EVENT_STORE_BACK);
+  wait_notified(GROUP_EVENT_STORE_BACK);
   const int32_t all[] = {0, 1, 2, 3};
   for (int i = 0; i < MEMBERS; i++)
     assert_int_equal(group_wait_ranks(members[i].group, all, MEMBERS, member_deadline()), 0);

@@ -54,7 +54,7 @@ static void only_gpus_and_other_hosts_count(void **state) {
                     &(struct limits_route){.to = {.memory = LIMITS_CUDA, .host = "another"}, .transport = "ucx"}));
 }
 
-static void who_names_tcp_gets_no_warning(void **state) {
+static void a_user_who_names_tcp_gets_no_warning(void **state) {
   (void)state;
   setenv("FI_PROVIDER", "shm,tcp", 1);
   assert_false(warns("ofi tcp eth0", &ofi_far));
@@ -89,7 +89,7 @@ int main(void) {
       cmocka_unit_test_setup(tcp_to_another_host_is_a_warning, forget_environment),
       cmocka_unit_test_setup(rdma_is_none, forget_environment),
       cmocka_unit_test_setup(only_gpus_and_other_hosts_count, forget_environment),
-      cmocka_unit_test_setup(who_names_tcp_gets_no_warning, forget_environment),
+      cmocka_unit_test_setup(a_user_who_names_tcp_gets_no_warning, forget_environment),
       cmocka_unit_test_setup(each_transport_is_noted_once_and_warned_of_once, forget_environment),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

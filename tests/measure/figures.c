@@ -155,7 +155,7 @@ static void rates_of_a_refused_row_are_null(void **state) {
   figures_free(&read);
 }
 
-static void a_full_disk_is_told(void **state) {
+static void a_full_disk_is_reported(void **state) {
   (void)state;
   FILE *full = fopen("/dev/full", "w");
   assert_non_null(full);
@@ -171,7 +171,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(figures_survive_a_file),           cmocka_unit_test(samples_are_of_all_that_take_turns),
       cmocka_unit_test(samples_are_in_the_order_of_time), cmocka_unit_test(what_is_none_is_refused),
-      cmocka_unit_test(rates_of_a_refused_row_are_null),  cmocka_unit_test(a_full_disk_is_told),
+      cmocka_unit_test(rates_of_a_refused_row_are_null),  cmocka_unit_test(a_full_disk_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,7 +127,7 @@ static void all_take_ranks_and_exchange(void **state) {
   expect_empty();
 }
 
-static void who_follows_is_not_the_first(void **state) {
+static void a_follower_is_not_the_first(void **state) {
   struct worker workers[3] = {{.follows = true}, {.follows = true}};
   (void)state;
   start(&workers[0], 3);
@@ -144,7 +144,7 @@ static void who_follows_is_not_the_first(void **state) {
   expect_empty();
 }
 
-static void who_follows_nobody_is_told(void **state) {
+static void a_follower_without_a_first_gets_an_error(void **state) {
   struct worker worker = {.follows = true, .timeout_ms = 300};
   (void)state;
   start(&worker, 2);
@@ -184,7 +184,7 @@ static void another_number_of_workers_is_a_setting(void **state) {
   expect_empty();
 }
 
-static void who_comes_too_late_is_told_and_harms_nobody(void **state) {
+static void a_latecomer_gets_an_error_and_harms_nobody(void **state) {
   struct worker workers[2] = {0}, late = {0};
   (void)state;
   for (int i = 0; i < 2; i++)
@@ -205,7 +205,7 @@ static void who_comes_too_late_is_told_and_harms_nobody(void **state) {
   expect_empty();
 }
 
-static void who_is_missing_is_named(void **state) {
+static void a_missing_agent_is_named(void **state) {
   struct worker workers[2] = {0};
   (void)state;
   for (int i = 0; i < 2; i++) {
@@ -291,7 +291,7 @@ static void a_death_that_one_saw_is_known_to_all(void **state) {
   expect_empty();
 }
 
-static void who_leaves_because_of_a_death_says_whose(void **state) {
+static void a_rank_that_leaves_because_of_a_death_names_the_dead_rank(void **state) {
   struct worker workers[3] = {0};
   (void)state;
   for (int i = 0; i < 3; i++) {
@@ -315,7 +315,7 @@ static void who_leaves_because_of_a_death_says_whose(void **state) {
 }
 
 // Two that have met, and one that is reported dead after they all have.
-static void an_error_that_follows_from_a_death_is_told_as_that(void **state) {
+static void an_error_that_follows_from_a_death_is_reported_as_that(void **state) {
   struct worker workers[3] = {0};
   (void)state;
   for (int i = 0; i < 3; i++) {
@@ -607,18 +607,18 @@ static void a_sign_of_death_during_a_renewal_is_looked_at_before_a_sleep(void **
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_take_ranks_and_exchange),
-      cmocka_unit_test(who_follows_is_not_the_first),
-      cmocka_unit_test(who_follows_nobody_is_told),
+      cmocka_unit_test(a_follower_is_not_the_first),
+      cmocka_unit_test(a_follower_without_a_first_gets_an_error),
       cmocka_unit_test(other_settings_end_both_sides),
       cmocka_unit_test(another_number_of_workers_is_a_setting),
       cmocka_unit_test(other_settings_are_named_after_their_worker_has_left),
-      cmocka_unit_test(who_comes_too_late_is_told_and_harms_nobody),
-      cmocka_unit_test(who_is_missing_is_named),
+      cmocka_unit_test(a_latecomer_gets_an_error_and_harms_nobody),
+      cmocka_unit_test(a_missing_agent_is_named),
       cmocka_unit_test(one_that_leaves_before_a_step_is_named),
       cmocka_unit_test(a_failure_ends_all_with_its_sentence),
       cmocka_unit_test(a_death_that_one_saw_is_known_to_all),
-      cmocka_unit_test(who_leaves_because_of_a_death_says_whose),
-      cmocka_unit_test(an_error_that_follows_from_a_death_is_told_as_that),
+      cmocka_unit_test(a_rank_that_leaves_because_of_a_death_names_the_dead_rank),
+      cmocka_unit_test(an_error_that_follows_from_a_death_is_reported_as_that),
       cmocka_unit_test(an_interrupt_ends_a_wait_and_the_rest_goes_on_waiting),
       cmocka_unit_test(what_is_no_claim_harms_nobody),
       cmocka_unit_test(a_sign_of_death_during_a_renewal_is_looked_at_before_a_sleep),

@@ -21,7 +21,7 @@ static void sixty_four_get_ranks_without_gap_or_duplicate(void **state) {
   meet_many(etcd.url);
 }
 
-static void who_is_killed_is_named_and_leaves_nothing(void **state) {
+static void a_killed_process_is_named_and_leaves_nothing(void **state) {
   (void)state;
   meet_kills(etcd.url);
 }
@@ -34,7 +34,7 @@ static void a_run_that_was_killed_is_replaced(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sixty_four_get_ranks_without_gap_or_duplicate),
-      cmocka_unit_test(who_is_killed_is_named_and_leaves_nothing),
+      cmocka_unit_test(a_killed_process_is_named_and_leaves_nothing),
       cmocka_unit_test(a_run_that_was_killed_is_replaced),
   };
   support_etcd_require();

@@ -58,7 +58,7 @@ static void any_member_may_die_between_any_two_writes(void **state) {
 static const struct active_options told_apart = {
     .founders = 3, .joiners = 1, .last = 1, .crashes = 1, .early = true, .down = true, .mortal = 1 << 2};
 
-static void a_joiner_is_told_two_starts(void **state) {
+static void a_joiner_receives_two_starts(void **state) {
   (void)state;
   holds("3 members and a joiner, a death, the store is down", told_apart);
 }
@@ -149,7 +149,7 @@ static int search_once(int argc, char **argv) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_fails_nobody_differs), cmocka_unit_test(any_member_may_die_between_any_two_writes),
-      cmocka_unit_test(a_joiner_is_told_two_starts),  cmocka_unit_test(views_change_between_steps),
+      cmocka_unit_test(a_joiner_receives_two_starts), cmocka_unit_test(views_change_between_steps),
       cmocka_unit_test(deadlines_pass_at_any_time),   cmocka_unit_test(a_mark_is_learnt_at_most_one_operation_apart),
       cmocka_unit_test(every_rule_is_needed),
   };

@@ -101,7 +101,7 @@ static void assert_serves(void) {
   "{\"say\":\"load\",\"op\":1,\"bytes\":" bytes ",\"depth\":" depth ",\"iterations\":" iterations                      \
   ",\"warmup\":" warmup ",\"region\":" region ",\"address\":4096}"
 
-static void test_lies_are_told(void **state) {
+static void test_lies_are_reported(void **state) {
   static const char *const lies[] = {
       "{\"say\":\"hello\",\"version\":1,\"bytes\":8}",
       "{\"say\":\"hello\",\"version\":3,\"bytes\":0}",
@@ -499,7 +499,7 @@ static void test_silent_ones(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_lies_are_told, start_target, end_target),
+      cmocka_unit_test_setup_teardown(test_lies_are_reported, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_a_long_reason, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_what_is_no_message, start_target, end_target),
       cmocka_unit_test_setup_teardown(test_what_a_liar_says_of_failures, start_target, end_target),

@@ -51,7 +51,7 @@ def agents_with_one_command_line_meet_on_etcd():
         assert etcd.keys() == [], etcd.keys()
 
 
-def a_second_lead_is_told_who_runs_the_job():
+def a_second_lead_learns_who_runs_the_job():
     with Etcd() as etcd:
         with Run("--num-agents", 2, "--num-processes", 2, "--store", etcd.url, plan=PLAN) as lead:
             wait_for("the run", lambda: any(key.endswith("/agent/0") for key in etcd.keys()))
@@ -153,7 +153,7 @@ main({
         a_follower_joins_by_rank_server,
         a_follower_may_come_before_the_lead,
         agents_with_one_command_line_meet_on_etcd,
-        a_second_lead_is_told_who_runs_the_job,
+        a_second_lead_learns_who_runs_the_job,
         the_lead_ends_when_a_follower_dies,
         a_follower_ends_when_the_lead_dies,
         agents_without_room_are_refused,

@@ -93,7 +93,7 @@ def silence_of_the_store_ends_the_run():
             run.expect_nothing_left()
 
 
-def a_store_that_dies_before_it_told_the_lead_of_the_start_is_what_is_blamed():
+def a_store_that_dies_before_the_lead_knows_of_the_start_is_blamed():
     """The agent has it from its ranks, to print it, before the store can have told the lead."""
     with Etcd() as etcd, Relay(etcd.port, delay=(0.15, 0.15)) as relay:
         with Run("--store", relay.url, *LONG, "--startup-timeout", 20, plan=PLAN) as run:
@@ -127,7 +127,7 @@ main({
         last_words_of_a_rank_may_be_no_text,
         a_rank_that_falls_silent_is_lost_after_one_deadline,
         silence_of_the_store_ends_the_run,
-        a_store_that_dies_before_it_told_the_lead_of_the_start_is_what_is_blamed,
+        a_store_that_dies_before_the_lead_knows_of_the_start_is_blamed,
         a_short_silence_of_the_store_does_not,
     )},
 }, at_once=3)

@@ -115,7 +115,7 @@ def two_agents_on_one_gpu():
         assert not [event for event in lead.events() if event["kind"] == "launch"], lead.events()
 
 
-def a_follower_that_asks_for_other_memory_is_told():
+def a_follower_that_asks_for_other_memory_gets_an_error():
     """The lead decides; a difference is reported with the values of both sides."""
     port = free_port()
     arguments = ("--num-agents", 2, "--num-processes", 1, "--store-port", port)
@@ -152,5 +152,5 @@ def info_tells_the_gpus():
 main({test.__name__: test for test in (
     cuda_without_a_gpu, auto_without_a_gpu, fewer_gpus_than_ranks, what_counts_is_how_many_are_live_at_once,
     more_ranks_than_gpus_can_serve, gpus_that_cannot, odd_visible_devices, a_follower_without_gpus,
-    two_agents_on_one_gpu, a_follower_that_asks_for_other_memory_is_told,
+    two_agents_on_one_gpu, a_follower_that_asks_for_other_memory_gets_an_error,
     info_tells_the_gpus)})

@@ -46,7 +46,7 @@ def fault_and_rejoin():
     assert lost and lost <= {0, 1, 2, 3, 4, 7}, lost  # who is last may learn it from the view without rank 6
 
 
-def who_sends_what_to_whom_and_when():
+def the_matrix_says_what_each_rank_sends_to_each_other():
     """Rows by destination are those that the library itself counts as bytes; times follow the plan."""
     results, _, _ = run_plan(plan_file("expansion_fault_rejoin"))
     last = 0
@@ -188,7 +188,7 @@ main({
     **{path.stem: classic(path.stem) for path in sorted((SOURCE / "plans").glob("*.json"))},
     "fault_and_rejoin": fault_and_rejoin,
     "views_change_between_steps": views_change_between_steps,
-    "who_sends_what_to_whom_and_when": who_sends_what_to_whom_and_when,
+    "the_matrix_says_what_each_rank_sends_to_each_other": the_matrix_says_what_each_rank_sends_to_each_other,
     "a_join_has_all_its_times": a_join_has_all_its_times,
     "several_kills_a_join_and_a_leave_at_once": several_kills_a_join_and_a_leave_at_once,
     "the_last_survivor_goes_on": the_last_survivor_goes_on,

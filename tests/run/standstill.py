@@ -83,7 +83,7 @@ def used(pid):
     return int(fields[11]) + int(fields[12])
 
 
-def one_of_another_agent_is_told_by_the_lead():
+def one_of_another_agent_is_reported_by_the_lead():
     for _ in range(TRIES):
         with Serve() as store, Run("--num-agents", 2, "--num-processes", 2, "--store", store.url, "--startup-timeout",
                                    8, "--iterations", 300, plan=PLAN) as lead:
@@ -112,5 +112,5 @@ main({test.__name__: test for test in (
     one_that_stays_stopped_is_at_fault,
     one_that_goes_on_is_waited_for,
     ranks_go_on_while_their_agent_stands_still,
-    one_of_another_agent_is_told_by_the_lead,
+    one_of_another_agent_is_reported_by_the_lead,
 )}, at_once=3)

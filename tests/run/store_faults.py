@@ -71,7 +71,7 @@ def an_empty_etcd_that_looks_like_the_old_one():
         wait_for("the end of the run's keys", lambda: not etcd.keys())
 
 
-def an_outage_is_told_once():
+def an_outage_is_reported_once():
     """By the agents, as they wait, with the time until which they do; and when it is over. Not by each rank."""
     arguments = ["--num-agents", 2, "--num-processes", 2, "--iterations", 1000000]
     with Serve() as store, Run(*arguments, "--store", store.url, plan=PLAN) as lead:
@@ -93,7 +93,7 @@ def an_outage_is_told_once():
 
 
 main({
-    "an_outage_is_told_once": an_outage_is_told_once,
+    "an_outage_is_reported_once": an_outage_is_reported_once,
     "an_empty_etcd_that_looks_like_the_old_one": an_empty_etcd_that_looks_like_the_old_one,
     "an_embedded_store_dies_in_a_phase_and_comes_back_empty": dies(Serve, in_a_phase, 1, True),
     "an_embedded_store_dies_in_a_transition_and_comes_back_empty": dies(Serve, in_a_transition, 1, True),

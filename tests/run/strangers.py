@@ -143,7 +143,7 @@ def a_token_of_a_failed_run_is_in_no_file():
         assert not files_that_show(TOKEN, run.directory)
 
 
-def what_a_token_is_taken_from_is_told_when_wrong():
+def the_source_of_a_wrong_token_is_named():
     with tempfile.TemporaryDirectory(prefix="weft-test-") as name:
         file, empty = pathlib.Path(name, "token"), pathlib.Path(name, "empty")
         file.write_text(TOKEN + "\n")
@@ -315,7 +315,7 @@ main({test.__name__: test for test in (
     a_stranger_gets_nothing_of_the_store,
     a_token_is_seen_in_no_process_and_no_file,
     a_token_of_a_failed_run_is_in_no_file,
-    what_a_token_is_taken_from_is_told_when_wrong,
+    the_source_of_a_wrong_token_is_named,
     agents_meet_by_token_files,
     the_command_that_the_lead_shows_starts_the_other_agent,
     another_users_directory_is_refused,

@@ -93,7 +93,7 @@ def killed_in_mid_flow():
         assert others == [0] * len(others), "what is missing because of the plan alone is no loss"
 
 
-def an_agent_is_told_what_differs():
+def an_agent_learns_what_differs():
     port = free_port()
     plan = [[0, 1], [0, 1, 2]]
     with Run(*FLOW, "--num-agents", 2, "--num-processes", 2, "--store-port", port, plan=plan) as lead:
@@ -130,5 +130,5 @@ def a_window_without_room_for_a_row():
 
 main({test.__name__: test for test in (
     every_layout_and_type, a_route_lives_through_a_change_of_view, combine_logfmt10, an_alignment, classic,
-    few_and_no_tokens, many_tokens, killed_in_mid_flow, an_agent_is_told_what_differs, what_does_not_go_together,
+    few_and_no_tokens, many_tokens, killed_in_mid_flow, an_agent_learns_what_differs, what_does_not_go_together,
     a_window_without_room_for_a_row)})

@@ -120,7 +120,7 @@ static void expect_said(int fd, const void *bytes, size_t size) {
   assert_int_equal(errno, EAGAIN);
 }
 
-static void who_has_spoken_comes_out_beside_the_silent(void **state) {
+static void a_caller_that_has_sent_something_gets_out_beside_silent_ones(void **state) {
   (void)state;
   struct place place;
   int silent[SILENT];
@@ -173,7 +173,7 @@ static void a_head_of_http_has_to_be_whole(void **state) {
   close_place(&place);
 }
 
-static void who_says_something_else_is_hung_up_on(void **state) {
+static void a_caller_that_sends_something_else_is_disconnected(void **state) {
   (void)state;
   struct place place;
   static const char *const words[] = {"GET / HTTP/1.1\r\n\r\n", "\x16\x02\x01\x01\x01", "\x16\x03\x01\x00\x00",
@@ -194,7 +194,7 @@ static void who_says_something_else_is_hung_up_on(void **state) {
   close_place(&place);
 }
 
-static void who_hangs_up_leaves_nothing(void **state) {
+static void a_caller_that_hangs_up_leaves_nothing(void **state) {
   (void)state;
   struct place place;
   open_place(&place, LOBBY_TLS, LOBBY_PLACES);
@@ -210,7 +210,7 @@ static void who_hangs_up_leaves_nothing(void **state) {
 }
 
 // However it says it, and though nobody needs its place.
-static void who_has_not_spoken_in_time_is_hung_up_on(void **state) {
+static void a_caller_that_sends_nothing_in_time_is_disconnected(void **state) {
   (void)state;
   struct place place;
   open_place(&place, LOBBY_TLS, LOBBY_PLACES);
@@ -337,12 +337,12 @@ static void descriptors_that_run_out_are_taken_from_the_silent(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_has_spoken_comes_out_beside_the_silent),
+      cmocka_unit_test(a_caller_that_has_sent_something_gets_out_beside_silent_ones),
       cmocka_unit_test(the_first_message_has_to_be_whole),
       cmocka_unit_test(a_head_of_http_has_to_be_whole),
-      cmocka_unit_test(who_says_something_else_is_hung_up_on),
-      cmocka_unit_test(who_hangs_up_leaves_nothing),
-      cmocka_unit_test(who_has_not_spoken_in_time_is_hung_up_on),
+      cmocka_unit_test(a_caller_that_sends_something_else_is_disconnected),
+      cmocka_unit_test(a_caller_that_hangs_up_leaves_nothing),
+      cmocka_unit_test(a_caller_that_sends_nothing_in_time_is_disconnected),
       cmocka_unit_test(the_oldest_gives_way),
       cmocka_unit_test(those_of_one_address_push_out_each_other),
       cmocka_unit_test(many_who_say_something_else_give_way_first),

@@ -321,7 +321,7 @@ class Again(unittest.TestCase):
         self.assertIn("b/script.sbatch: does not begin, since", said)
         self.assertEqual(run(0)[:2], (0, ["a", "c", "a", "b", "d"]))
 
-    def test_a_run_that_begins_beside_a_signal_is_told(self):
+    def test_a_run_that_begins_beside_a_signal_is_reported(self):
         self.need_toml()
         scenario = self.folder / "scenario.toml"
         scenario.write_text('name = "one"\n' + ENTRY.format("a", "", "true") + ENTRY.format("b", "", "true"),
@@ -330,14 +330,14 @@ class Again(unittest.TestCase):
         batch = self.folder / "out" / "one"
         whole = (batch / "script.sbatch").read_text(encoding="utf-8")
         (batch / "a" / "script.sbatch").write_text("exec sleep 60\n", encoding="utf-8")
-        for told in self.told_beside_a_fork(whole):
+        for told in self.reported_beside_a_fork(whole):
             (batch / "script.sbatch").write_text(told, encoding="utf-8")
             done = subprocess.run(["bash", "script.sbatch"], cwd=batch, stdout=subprocess.PIPE, text=True, check=False,
                                   timeout=tool.TIMEOUT_S)
             self.assertEqual(done.returncode, 138)
             self.assertNotIn("b/script.sbatch", done.stdout)
 
-    def told_beside_a_fork(self, script):
+    def reported_beside_a_fork(self, script):
         """The script with a signal just before it forks, and just behind that: a shell that was forked loses one."""
         line = r"(?m)^( *\{ echo >&\"\$ready\"; exec .*(?:\\\n.*)*\} &\n)"
         self.assertEqual(len(re.findall(line, script)), 1)
@@ -352,12 +352,12 @@ class Again(unittest.TestCase):
                               check=False)
         self.assertEqual(done.returncode, 3)
 
-    def test_a_step_that_begins_beside_a_signal_is_told(self):
+    def test_a_step_that_begins_beside_a_signal_is_reported(self):
         self.stand_in("srun", "exec sleep 60")
         self.stand_in("scontrol", "echo oak01")
         self.run_batch()
         run = self.folder / "out" / "plan" / "plan"
-        for told in self.told_beside_a_fork((run / "script.sbatch").read_text(encoding="utf-8")):
+        for told in self.reported_beside_a_fork((run / "script.sbatch").read_text(encoding="utf-8")):
             done = subprocess.run(["bash", "-c", told], cwd=run, env=self.job_environment(), timeout=tool.TIMEOUT_S,
                                   check=False)
             self.assertEqual(done.returncode, 138)

@@ -238,7 +238,7 @@ class Faults(unittest.TestCase):
         result = self.verify("bench.toml")
         self.assertEqual((result.stdout, result.stderr, result.returncode), ("1 test, 1 run\n", "", 0))
 
-    def test_each_fault_is_told_at_its_place(self):
+    def test_each_fault_is_reported_at_its_place(self):
         self.assertGreaterEqual(len(MUTATIONS), 50)
         for name, before, after, place, words in MUTATIONS:
             with self.subTest(file=name, now=after):
@@ -255,7 +255,7 @@ class Faults(unittest.TestCase):
                 if "[1, 0]" not in after:  # whose step 1 is too small for the plan, too
                     self.assertEqual(len(result.stderr.splitlines()), 2, result.stderr)  # nothing that follows from it
 
-    def test_a_file_that_two_entries_name_is_told_once(self):
+    def test_a_file_that_two_entries_name_is_reported_once(self):
         entry = '[[Tests]]\nid = "{}"\npath = "missing.toml"\n'
         (self.folder / "scenario.toml").write_text('name = "s"\n' + entry.format("a") + entry.format("b"),
                                                    encoding="utf-8")
@@ -269,7 +269,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("test.toml:11:1: num_proceses_per_node is neither a key of cmd_args", result.stderr)
 
-    def test_all_faults_are_told_at_once_in_the_order_of_their_places(self):
+    def test_all_faults_are_reported_at_once_in_the_order_of_their_places(self):
         (self.folder / "test.toml").write_text(
             TEST.replace("store_port = 9999", "store_port = 0").replace("agent_steps = 1", "agent_steps = 0"),
             encoding="utf-8")

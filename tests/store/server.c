@@ -327,7 +327,7 @@ static void an_expired_lease_reaches_a_watch(void **state) {
 
 // More history than is kept goes by a client that does not read: it must not hold up the others or cost memory, and is
 // told when it reads again that it missed something.
-static void a_slow_watcher_is_told_what_it_missed(void **state) {
+static void a_slow_watcher_receives_what_it_missed(void **state) {
   struct http_stream slow, quick;
   http_stream_open(&slow, url(state), "{\"create_request\":{\"key\":\"YQ==\"}}");
   http_stream_expect(&slow, "\"created\":true");
@@ -509,7 +509,7 @@ int main(void) {
       TEST(a_stream_carries_several_watches),
       TEST(a_filter_hides_what_it_names_and_nothing_behind_it),
       TEST(an_expired_lease_reaches_a_watch),
-      TEST(a_slow_watcher_is_told_what_it_missed),
+      TEST(a_slow_watcher_receives_what_it_missed),
       TEST(events_that_nobody_reads_are_counted),
       TEST(a_stream_ends_if_there_is_no_room_for_its_events),
       TEST(a_thousand_watches_and_three_hundred_connections_are_served),

@@ -27,7 +27,7 @@ static void a_wish_cannot_be_granted(void **state) {
   assert_null(choice);
 }
 
-static void the_route_is_told_all_the_same(void **state) {
+static void the_route_is_reported_all_the_same(void **state) {
   (void)state;
   struct topology_choice *choice = NULL;
   struct topology_export exports[TOPOLOGY_EXPORTS];
@@ -47,7 +47,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_is_known_and_nothing_fails),
       cmocka_unit_test(a_wish_cannot_be_granted),
-      cmocka_unit_test(the_route_is_told_all_the_same),
+      cmocka_unit_test(the_route_is_reported_all_the_same),
   };
   return cmocka_run_group_tests_name("choice of NICs without hwloc", tests, NULL, NULL);
 }

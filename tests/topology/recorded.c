@@ -99,7 +99,7 @@ static void a_plain_nic_serves_where_the_adapters_are_left_out(void **state) {
   topology_choice_free(choice);
 }
 
-static void who_names_every_nic_still_gets_the_nearest(void **state) {
+static void a_user_who_names_every_nic_still_gets_the_nearest(void **state) {
   (void)state;
   char names[1024] = "";
   struct topology_choice *choice = host_choose("p6_b300", "", NULL);
@@ -204,7 +204,7 @@ int main(void) {
       cmocka_unit_test(two_nics_of_a_gpu_s_own_switch_are_its_own),
       cmocka_unit_test(devices_that_manage_nvswitches_serve_no_gpu),
       cmocka_unit_test(a_plain_nic_serves_where_the_adapters_are_left_out),
-      cmocka_unit_test(who_names_every_nic_still_gets_the_nearest),
+      cmocka_unit_test(a_user_who_names_every_nic_still_gets_the_nearest),
       cmocka_unit_test(what_is_on_another_network_serves_no_gpu),
       cmocka_unit_test(distances_grow_from_switch_to_processor),
       cmocka_unit_test(threads_run_on_both_halves_of_the_cores_near_the_gpu),

@@ -39,7 +39,7 @@ static void host_and_kernel_are_those_of_uname(void **state) {
   assert_int_equal(strlen(text("boot_id")), 36);
 }
 
-static void threads_and_memory_are_told_by_whichever_source(void **state) {
+static void threads_and_memory_are_reported_by_whichever_source(void **state) {
   (void)state;
   cpu_set_t usable;
   assert_int_equal(sched_getaffinity(0, sizeof usable, &usable), 0);
@@ -87,7 +87,7 @@ static void a_line_is_read_without_its_end_and_within_its_buffer(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(host_and_kernel_are_those_of_uname),
-      cmocka_unit_test(threads_and_memory_are_told_by_whichever_source),
+      cmocka_unit_test(threads_and_memory_are_reported_by_whichever_source),
       cmocka_unit_test(every_network_interface_is_listed),
       cmocka_unit_test(a_line_is_read_without_its_end_and_within_its_buffer),
   };

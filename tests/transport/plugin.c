@@ -19,7 +19,7 @@ static const char *library_path(const char *name) {
   return map->l_name;
 }
 
-static void test_what_is_no_plugin_is_told(void **state) {
+static void test_what_is_no_plugin_is_reported(void **state) {
   (void)state;
   const struct transport *transport = NULL;
   setenv("WEFT_UCX_PLUGIN", "/nowhere/libweft_ucx.so.0", 1);
@@ -59,7 +59,7 @@ static void test_a_plugin_is_loaded_and_its_failures_are_ours(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_what_is_no_plugin_is_told),
+      cmocka_unit_test(test_what_is_no_plugin_is_reported),
       cmocka_unit_test(test_a_plugin_is_loaded_and_its_failures_are_ours),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,12 +214,12 @@ static int leave_pid_namespace(void) {
   return unshare(CLONE_NEWPID);
 }
 
-static void test_another_user_is_told(void **state) {
+static void test_another_user_is_reported(void **state) {
   (void)state;
   expect_refusal(become_nobody, "processes of one user");
 }
 
-static void test_another_pid_namespace_is_told(void **state) {
+static void test_another_pid_namespace_is_reported(void **state) {
   (void)state;
   expect_refusal(leave_pid_namespace, "pid namespace");
 }
@@ -608,8 +608,8 @@ int main(void) {
       cmocka_unit_test(test_a_worker_that_goes_away_is_no_liar),
       cmocka_unit_test(test_slots_of_the_dead_are_used_again),
       cmocka_unit_test(test_other_hosts_are_out_of_reach),
-      cmocka_unit_test(test_another_user_is_told),
-      cmocka_unit_test(test_another_pid_namespace_is_told),
+      cmocka_unit_test(test_another_user_is_reported),
+      cmocka_unit_test(test_another_pid_namespace_is_reported),
       cmocka_unit_test(test_memory_that_may_shrink_is_not_mapped),
       cmocka_unit_test(test_huge_pages_are_unmapped),
       cmocka_unit_test(test_nonsense_in_a_ring),

@@ -29,7 +29,7 @@ __device__ __forceinline__ void notify_of_rows(const cuda_notify_args &args) {
   if (args.filled)
     args.filled->lost |= lost;
   if (args.base.d.status || args.base.d.lost)
-    write_told(args.base, view_of(state, op.op), op.op);
+    write_status(args.base, view_of(state, op.op), op.op);
 }
 
 #endif

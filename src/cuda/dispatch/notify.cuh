@@ -20,7 +20,7 @@ __device__ __forceinline__ void write_lost(const cuda_dispatch_args &args, const
 }
 
 // [one thread]
-static __device__ __noinline__ void write_told(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op) {
+static __device__ __noinline__ void write_status(const cuda_dispatch_args &args, const cuda_view &view, uint64_t op) {
   const device_record &record = args.state->record[op % CUDA_RECORDS];
   uint64_t members = ptx::load_volatile(&record.lost);
   if (args.d.lost)
@@ -48,7 +48,7 @@ static __device__ __noinline__ void tell_last(const cuda_dispatch_args &args, co
   if (atomicAdd(&args.state->votes[op % CUDA_LIVE].placed, 1) != role.blocks - 1)
     return;
   ptx::fence_system();
-  write_told(args, view, op);
+  write_status(args, view, op);
 }
 
 // To be called after all other writes of a receiving block. [role]

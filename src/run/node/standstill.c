@@ -21,7 +21,7 @@ static void publish(struct node *node, const struct run_child *child, const char
 
 static void stands_still(struct node *node, struct run_child *child, const char *what) {
   struct text text = {0};
-  child->told_still = true;
+  child->reported_still = true;
   text_add(&text, "rank %d on %s, process %ld, %s", child->rank, node->host, (long)child->pid, what);
   progress_say(&node->progress, "%s; others wait for it", text.data ? text.data : what);
   run_directory_event(&node->directory, "standstill",
@@ -33,9 +33,9 @@ static void stands_still(struct node *node, struct run_child *child, const char 
 
 static void goes_on(struct node *node, struct run_child *child) {
   child->still_ns = 0;
-  if (!child->told_still)
+  if (!child->reported_still)
     return;
-  child->told_still = false;
+  child->reported_still = false;
   progress_say(&node->progress, "rank %d on %s, process %ld, continues", child->rank, node->host, (long)child->pid);
   publish(node, child, "");
 }
@@ -49,7 +49,7 @@ static void look_at(struct node *node, struct run_child *child) {
     goes_on(node, child);
   if (what && !child->still_ns)
     child->still_ns = clock_ns();
-  else if (what && !child->told_still && clock_ns() - child->still_ns >= STILL_MS * UINT64_C(1000000))
+  else if (what && !child->reported_still && clock_ns() - child->still_ns >= STILL_MS * UINT64_C(1000000))
     stands_still(node, child, what);
 }
 

@@ -20,7 +20,7 @@ struct run_child {
   uint64_t kill_ns;  // when it reported that it was about to die as planned; 0: it did not report that
   uint64_t still_ns; // since when it has stood still (node/standstill.c); 0: it does not stand still
   uint64_t ticks;    // its processor time at the last look, if it stood still then
-  bool told_still;
+  bool reported_still;
   char line[RUN_MESSAGE_MAX];
   size_t line_size;
 };

@@ -237,7 +237,7 @@ static int run_phases(struct rank *rank) {
   for (rank->phase = rank->task.phase;;) {
     bool ends = rank->phase == rank->plan->num_phases;
     int err = ends ? rank_end(rank, &left) : run_phase(rank, &left);
-    if (!err && left && !rank->told_to_leave) // the lead reports a leave that is not in the plan
+    if (!err && left && !rank->must_leave) // the lead reports a leave that is not in the plan
       rank_record_put(rank, RESULTS_LEFT, "");
     rank->again = err == RANK_BACK;
     if (err == RANK_BACK) {

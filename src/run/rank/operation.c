@@ -28,9 +28,9 @@ static bool dies_now(const struct rank *rank, int32_t peer) {
 static bool parts_now(const struct rank *rank, int32_t peer) {
   const struct plan *plan = rank->plan;
   if (rank->phase >= plan->num_phases)
-    return rank->told_to_leave;
+    return rank->must_leave;
   return run_roster_leaves(plan, rank->config.negative, rank->phase, peer) ||
-         run_roster_leaves(plan, rank->config.negative, rank->phase, rank->task.rank) || rank->told_to_leave;
+         run_roster_leaves(plan, rank->config.negative, rank->phase, rank->task.rank) || rank->must_leave;
 }
 
 static bool contains(const int32_t *ranks, uint32_t count, int32_t peer) {
@@ -279,7 +279,7 @@ int rank_operate_steady(struct rank *rank, bool judge, struct traffic_op *op) {
 static int take_own_loss(struct rank *rank, const struct run_lost *lost) {
   if (lost->rank != rank->task.rank || lost->phase < rank->task.phase)
     return 0;
-  rank->told_to_leave = lost->leaves;
+  rank->must_leave = lost->leaves;
   return lost->leaves
              ? 0
              : fail(WEFT_ERR_PEER_LOST, "the lead lost the agent of rank %d in phase %u, and the run continued",

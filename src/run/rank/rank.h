@@ -87,7 +87,7 @@ struct rank {
   bool again, announced; // again: the phase began before and has lost ranks since; announced: its start is announced
   uint32_t settled;      // number of losses known when the view was as required
   struct rank_miss miss;
-  bool told_to_leave;   // because its agent leaves
+  bool must_leave;      // because its agent leaves
   uint64_t noted_epoch; // newest view in the record
   size_t seen_losses;   // number of losses of `events` in the record
   int32_t lost;         // the rank whose loss ends this one; -1: none does

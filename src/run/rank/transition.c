@@ -31,7 +31,7 @@ static int follow(struct rank *rank) {
     rank->num_expected = run_roster_start(rank->plan, rank->config.negative, rank->phase, rank->expected);
   rank_set_mark(rank, rank_mark_begun(current->phase, current->num_lost));
   bool before = current->num_lost != rank->settled && current->phase < rank->phase && rank->phase > rank->task.phase;
-  return before && !rank->told_to_leave ? RANK_BACK : 0;
+  return before && !rank->must_leave ? RANK_BACK : 0;
 }
 
 // Adds the ranks of `of` that are not in `in`; both are in ascending order.
@@ -115,8 +115,8 @@ struct leaving {
 };
 
 static int leave(struct rank *rank, struct leaving *leaving, bool begun) {
-  leaving->leaves |= rank->told_to_leave;
-  if (leaving->asked || !(rank->told_to_leave || (begun && leaving->leaves && !leaving->waits)))
+  leaving->leaves |= rank->must_leave;
+  if (leaving->asked || !(rank->must_leave || (begun && leaving->leaves && !leaving->waits)))
     return 0;
   leaving->asked = true;
   int err = ask_to_leave(rank);

@@ -76,7 +76,7 @@ static struct weft_transfer_options with_room(uint32_t room, const char *note) {
   return options;
 }
 
-static void each_end_is_told_once(void **state) {
+static void each_end_is_reported_once(void **state) {
   (void)state;
   weft_transfer_t *transfers[MANY];
   struct weft_completion done[MANY];
@@ -263,7 +263,7 @@ static void bad_posts_are_refused(void **state) {
 }
 
 // What does not end well is told too, with its code: by a deadline of this post's own, by a cancellation.
-static void failures_are_told(void **state) {
+static void failures_are_reported(void **state) {
   (void)state;
   if (more[0] != &transport_loop && more[0] != &transport_loop_free)
     skip();
@@ -309,13 +309,10 @@ int main(int argc, char **argv) {
   }
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      CASE(each_end_is_told_once),
-      CASE(one_completion_at_a_time),
-      CASE(the_descriptor_shows_it),
-      CASE(a_freed_transfer_is_not_waited_for),
-      CASE(each_post_has_its_notification),
-      CASE(bad_posts_are_refused),
-      CASE(failures_are_told),
+      CASE(each_end_is_reported_once),      CASE(one_completion_at_a_time),
+      CASE(the_descriptor_shows_it),        CASE(a_freed_transfer_is_not_waited_for),
+      CASE(each_post_has_its_notification), CASE(bad_posts_are_refused),
+      CASE(failures_are_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

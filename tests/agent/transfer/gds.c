@@ -161,7 +161,7 @@ static void test_deadline(void **state) {
   close(fd);
 }
 
-static void test_error_is_told(void **state) {
+static void test_error_is_reported(void **state) {
   (void)state;
   int fd = support_file(BYTES, 1);
   open_agent();
@@ -221,7 +221,7 @@ int main(void) {
       cmocka_unit_test(test_without), // first: a process keeps cuFile's driver
       cmocka_unit_test(test_file_to_gpu_to_file),
       cmocka_unit_test(test_deadline),
-      cmocka_unit_test(test_error_is_told),
+      cmocka_unit_test(test_error_is_reported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static void bad_memory_is_refused(void **state) {
 }
 
 // Beyond it the kernel would kill the process.
-static void the_file_size_limit_is_told(void **state) {
+static void the_file_size_limit_is_reported(void **state) {
   (void)state;
   struct rlimit before, little;
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -178,7 +178,7 @@ int main(void) {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
   const struct CMUnitTest tests[] = {
       CASE(bad_descriptors_are_refused), CASE(pairs_that_do_not_fit_are_refused),
-      CASE(bad_memory_is_refused),       CASE(the_file_size_limit_is_told),
+      CASE(bad_memory_is_refused),       CASE(the_file_size_limit_is_reported),
       CASE(read_only_is_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,7 @@ static int end_as_told(void *arg, uint32_t index, int socket) {
   return bench_child_receive(socket, &byte, 1, DEADLINE_MS);
 }
 
-static void how_a_worker_ended_is_told(void **state) {
+static void how_a_worker_ended_is_reported(void **state) {
   struct bench_children children;
   bool seen[3] = {false};
   char how[128];
@@ -124,7 +124,7 @@ static void how_a_worker_ended_is_told(void **state) {
   bench_children_end(&children);
 }
 
-static void who_has_not_ended_is_named(void **state) {
+static void a_process_that_has_not_ended_is_named(void **state) {
   struct bench_children children;
   (void)state;
   assert_int_equal(bench_children_start(&children, 3, end_as_told, NULL), 0);
@@ -329,8 +329,8 @@ static void a_signal_is_remembered(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(local_workers_meet_on_the_store_of_their_parent),
-      cmocka_unit_test(how_a_worker_ended_is_told),
-      cmocka_unit_test(who_has_not_ended_is_named),
+      cmocka_unit_test(how_a_worker_ended_is_reported),
+      cmocka_unit_test(a_process_that_has_not_ended_is_named),
       cmocka_unit_test(options_that_contradict_each_other_are_refused),
       cmocka_unit_test(rows_go_to_the_table_and_the_files),
       cmocka_unit_test(what_cannot_be_written_is_said_and_the_rest_goes_on),

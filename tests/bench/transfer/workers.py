@@ -159,7 +159,7 @@ class Bounds(bench.BenchTest):
             self.assertIn(worker.returncode, (0, bench.HELD_UP), errors)
         return self.bound_of(json.loads((self.at / "out.json").read_text()))
 
-    def test_machines_are_told_apart_by_their_boot(self):
+    def test_machines_are_distinguished_by_their_boot(self):
         self.keep(kind="nic", device="eth9", gbps=1000)
         self.assertEqual(self.meet("LIBFABRIC", (0, "one"), (1, "one")), ("of this test", 1000))
         self.assertNotIn("of this test", self.meet("SHM", (0, "one"), (0, "other")))  # two containers
@@ -278,7 +278,7 @@ class Ends(bench.BenchTest):
         self.bench("--backend", "SHM", "--start_block_size", 1 << 20, "--max_block_size", 1 << 20, "--num_iter", 16,
                    "--warmup_iter", many, "--timeout-ms", 1000)
 
-    def test_a_process_that_is_killed_before_all_have_come_is_told_of(self):
+    def test_a_process_that_is_killed_before_all_have_come_is_reported(self):
         with bench.running("--backend", "SHM", "--scheme", "manytoone", "--num_initiator_dev", 2, "--local_workers", 2,
                            "--listen", "127.0.0.1", "--store_port", bench.free_port(), "--startup_timeout", 3600,
                            **bench.TOKEN) as process:

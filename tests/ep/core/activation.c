@@ -13,7 +13,7 @@ static uint64_t close_with(struct ep_activation *activation, uint64_t ready) {
   return ep_activation_close(activation);
 }
 
-static void starts_where_it_is_told(void **state) {
+static void starts_where_it_is_asked_to(void **state) {
   (void)state;
   struct ep_activation a;
   ep_activation_init(&a, 7, 3, 1);
@@ -134,7 +134,7 @@ static void members_and_joiner_agree_for_ever(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(starts_where_it_is_told),
+      cmocka_unit_test(starts_where_it_is_asked_to),
       cmocka_unit_test(lowest_ready_takes_effect_two_operations_later),
       cmocka_unit_test(nothing_newer_changes_nothing),
       cmocka_unit_test(no_second_decision_while_one_is_on_its_way),

@@ -298,7 +298,7 @@ static void what_was_begun_outside_does_not_end_in_a_capture(void **state) {
 }
 
 // Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
-static void rows_too_many_and_selections_missing_are_told(void **state) {
+static void rows_too_many_and_selections_missing_are_reported(void **state) {
   (void)state;
   struct weft_ep_options options = fake_options(0, NULL, 0);
   options.topk = 2;
@@ -414,7 +414,8 @@ int main(void) {
                                       fake_close_store),
       cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
                                       fake_close_store),
-      cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_told, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_reported, fake_open_store,
+                                      fake_close_store),
       cmocka_unit_test_setup_teardown(weights_of_rows_by_rank_do_not_come_late, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(operations_out_of_turn_are_refused, fake_open_store, fake_close_store),
   };

@@ -197,7 +197,7 @@ static void ranks_that_join_share_and_those_that_leave_do_not(void **state) {
 }
 
 // Rank 3 has a device whose memory cannot be shown.
-static void who_shows_nothing_shares_nothing(void **state) {
+static void a_rank_that_shows_no_window_shares_nothing(void **state) {
   (void)state;
   static const int32_t founders[] = {0, 1, 2, 3};
   struct fake_activation activations[4];
@@ -229,7 +229,7 @@ static void who_shows_nothing_shares_nothing(void **state) {
   close_all(eps, 4);
 }
 
-static void who_cannot_map_shares_nothing(void **state) {
+static void a_rank_that_cannot_map_shares_nothing(void **state) {
   (void)state;
   weft_ep_t *eps[4];
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
@@ -248,7 +248,7 @@ static void who_cannot_map_shares_nothing(void **state) {
   cannot_map = false;
 }
 
-static void who_is_told_to_shares_nothing(void **state) {
+static void a_rank_whose_sharing_is_off_shares_nothing(void **state) {
   (void)state;
   weft_ep_t *eps[4];
   setenv("WEFT_EP_ONCE", "sometimes", 1);
@@ -318,9 +318,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(sources_know_who_shares),
       TEST(ranks_that_join_share_and_those_that_leave_do_not),
-      TEST(who_shows_nothing_shares_nothing),
-      TEST(who_cannot_map_shares_nothing),
-      TEST(who_is_told_to_shares_nothing),
+      TEST(a_rank_that_shows_no_window_shares_nothing),
+      TEST(a_rank_that_cannot_map_shares_nothing),
+      TEST(a_rank_whose_sharing_is_off_shares_nothing),
       TEST(rows_cross_once),
       TEST(groups_for_low_latency_show_nothing),
   };

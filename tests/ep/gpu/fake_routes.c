@@ -163,7 +163,7 @@ static void a_changed_top_k_is_named(void **state) {
   weft_ep_close(ep);
 }
 
-static void who_goes_by_another_route_is_lost(void **state) {
+static void a_member_with_another_route_is_lost(void **state) {
   (void)state;
   weft_ep_t *eps[2];
   weft_ep_route_t *routes[2];
@@ -302,7 +302,7 @@ int main(void) {
       TEST(a_route_is_filled_and_used),
       TEST(a_route_is_filled_and_used_by_halves),
       TEST(a_changed_top_k_is_named),
-      TEST(who_goes_by_another_route_is_lost),
+      TEST(a_member_with_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
       TEST(a_replay_by_a_route_says_that_a_rank_joined),
       TEST(a_route_outlives_a_rank_that_leaves),

@@ -30,7 +30,7 @@ static void operate_until(weft_ep_t **eps, uint32_t num, uint32_t count, uint64_
 }
 
 // `told`: of `heard`, what the first rank's events say.
-static void operate_until_told(weft_ep_t **eps, struct fake_heard *heard, const uint64_t *told, uint64_t count) {
+static void operate_until_notified(weft_ep_t **eps, struct fake_heard *heard, const uint64_t *told, uint64_t count) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   while (fake_hear(eps[0], heard), *told < count) {
     fake_operate(eps, 2, NULL);
@@ -59,9 +59,9 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
     weft_ep_close(eps[2]);
     operate_until(eps, 2, 2, 1);
     // The watcher keeps no more than DEVICE_ACTIVATIONS that it has not told, and may get no processor for long.
-    operate_until_told(eps, &heard, &heard.activated, 3 + 2 * (uint64_t)round);
+    operate_until_notified(eps, &heard, &heard.activated, 3 + 2 * (uint64_t)round);
   }
-  operate_until_told(eps, &heard, &heard.released, CHURN);
+  operate_until_notified(eps, &heard, &heard.released, CHURN);
   assert_int_equal(heard.released, CHURN);
   assert_int_equal(heard.lost, 0);
   assert_int_equal(heard.activated, 1 + 2 * CHURN);

@@ -151,7 +151,7 @@ static void operations_before_activation_are_refused(void **state) {
   weft_ep_close(ep);
 }
 
-static void who_may_only_join_founds_no_group(void **state) {
+static void a_rank_that_may_only_join_founds_no_group(void **state) {
   (void)state;
   weft_ep_t *ep;
   struct weft_ep_options o = small();
@@ -375,7 +375,7 @@ int main(void) {
       cmocka_unit_test(connect_names_what_is_wrong),
       cmocka_unit_test(other_sizes_and_formats_do_not_connect),
       cmocka_unit_test(operations_before_activation_are_refused),
-      cmocka_unit_test(who_may_only_join_founds_no_group),
+      cmocka_unit_test(a_rank_that_may_only_join_founds_no_group),
       cmocka_unit_test(founders_that_do_not_come_are_named),
       cmocka_unit_test(dispatch_arguments_are_checked),
       cmocka_unit_test(what_is_received_at_once_has_to_be_next),

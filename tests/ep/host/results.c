@@ -244,7 +244,7 @@ static void on_host_memory_there_is_no_device(struct rank *rank, void *arg) {
     rank_fail(rank, "await tells of a combine that there was not");
 }
 
-static void memory_is_told(void **state) {
+static void memory_is_reported(void **state) {
   (void)state;
   struct setup setup = {0};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
@@ -319,7 +319,7 @@ int main(void) {
       cmocka_unit_test(waits_are_those_for_each_source),
       cmocka_unit_test(what_one_rank_has_sent_another_has_received),
       cmocka_unit_test(lists_end_where_their_room_does),
-      cmocka_unit_test(memory_is_told),
+      cmocka_unit_test(memory_is_reported),
       cmocka_unit_test(metrics_tell_the_counters),
   };
   return cmocka_run_group_tests_name("ep_results", tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void what_the_group_has_no_room_for(void **state) {
   weft_ep_close(ep);
 }
 
-static void too_little_room_is_told(void **state) {
+static void too_little_room_is_reported(void **state) {
   (void)state;
   weft_ep_t *ep = open_with(0, 0);
   uint64_t op, lost[3] = {~0ull, ~0ull, 5};
@@ -212,7 +212,7 @@ int main(void) {
       cmocka_unit_test(ranks_that_dispatch_otherwise_end_the_operation),
       cmocka_unit_test(each_rank_chooses_how_it_answers),
       cmocka_unit_test(what_the_group_has_no_room_for),
-      cmocka_unit_test(too_little_room_is_told),
+      cmocka_unit_test(too_little_room_is_reported),
       cmocka_unit_test(an_operation_is_kept_finished_and_recycled),
       cmocka_unit_test(an_operation_has_so_many_combines),
   };

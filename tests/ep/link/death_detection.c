@@ -106,7 +106,7 @@ static void run_scenario(int32_t victim) {
   processes_end(&processes);
 }
 
-static void a_death_is_told_before_the_sockets_close(void **state) {
+static void a_death_is_reported_before_the_sockets_close(void **state) {
   (void)state;
   for (int32_t victim = 0; victim < RANKS; victim++)
     run_scenario(victim);
@@ -117,6 +117,6 @@ int main(void) {
     fprintf(stderr, "skipped: no futex_waitv on this system: a death is told by the sockets alone\n");
     return SKIPPED;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_death_is_told_before_the_sockets_close)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_death_is_reported_before_the_sockets_close)};
   return cmocka_run_group_tests_name("ep_death_detection", tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void expect_hello(struct hosts *hosts, const struct ep_tcp_message *hello
 // What a caller that does not know the claim gets to see: TLS's alert, of one record.
 enum { ALERT = 7, ALERT_RECORD = 21 };
 
-static void who_has_another_key_learns_nothing(void **state) {
+static void a_caller_with_another_key_learns_nothing(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
@@ -153,7 +153,7 @@ static void a_handshake_message_cut_short_makes_no_link(void **state) {
 }
 
 // Whatever the size of its handshake message is.
-static void another_version_is_told_so(void **state) {
+static void another_version_is_refused_as_such(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
@@ -274,7 +274,7 @@ static void await_answering(weft_ep_t *ep, int32_t rank, bool answering) {
 }
 
 // It gives up while the called rank opens its transport, and would be taken for dead where it is in the view.
-static void who_has_hung_up_before_the_answer_gets_no_link(void **state) {
+static void a_caller_that_hung_up_before_the_answer_gets_no_link(void **state) {
   (void)state;
   struct hosts hosts;
   pthread_t thread;
@@ -515,12 +515,12 @@ static void a_caller_is_welcome_once_its_link_is_there(void **state) {
   assert_false(arrival.was_early);
 }
 
-static void who_says_nothing_keeps_nobody_out(void **state) {
+static void silent_callers_keep_no_rank_out(void **state) {
   (void)state;
   expect_through_silence("two");
 }
 
-static void who_says_nothing_on_the_same_host_keeps_nobody_out(void **state) {
+static void silent_callers_on_the_same_host_keep_no_rank_out(void **state) {
   (void)state;
   expect_through_silence("one");
 }
@@ -678,7 +678,7 @@ static bool speaks_late(struct hosts *hosts, bool *in_time) {
   return proved;
 }
 
-static void who_speaks_late_has_kept_its_place(void **state) {
+static void a_caller_that_sends_late_keeps_its_place(void **state) {
   (void)state;
   struct hosts hosts;
   bool served = false, in_time = false;
@@ -691,20 +691,20 @@ static void who_speaks_late_has_kept_its_place(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_has_another_key_learns_nothing),
+      cmocka_unit_test(a_caller_with_another_key_learns_nothing),
       cmocka_unit_test(rubbish_is_not_answered),
       cmocka_unit_test(a_handshake_message_cut_short_makes_no_link),
-      cmocka_unit_test(another_version_is_told_so),
+      cmocka_unit_test(another_version_is_refused_as_such),
       cmocka_unit_test(a_handshake_message_that_is_wrong_anywhere_is_refused_in_words),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life),
       cmocka_unit_test(nobody_else_speaks_for_a_new_life_on_the_same_host),
-      cmocka_unit_test(who_has_hung_up_before_the_answer_gets_no_link),
+      cmocka_unit_test(a_caller_that_hung_up_before_the_answer_gets_no_link),
       cmocka_unit_test(a_handshake_message_brings_its_windows_and_nothing_else),
       cmocka_unit_test(a_refusal_on_the_same_host_is_shown_without_control_characters),
       cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
-      cmocka_unit_test(who_says_nothing_keeps_nobody_out),
-      cmocka_unit_test(who_speaks_late_has_kept_its_place),
-      cmocka_unit_test(who_says_nothing_on_the_same_host_keeps_nobody_out),
+      cmocka_unit_test(silent_callers_keep_no_rank_out),
+      cmocka_unit_test(a_caller_that_sends_late_keeps_its_place),
+      cmocka_unit_test(silent_callers_on_the_same_host_keep_no_rank_out),
       cmocka_unit_test(an_answer_that_is_wrong_makes_no_link),
       cmocka_unit_test(an_interrupt_ends_a_call_that_has_other_addresses_left),
   };

@@ -294,7 +294,7 @@ static void *connect_to_0(void *arg) {
 
 // The lower one's call stands; it may be interrupted, or come to its deadline, before the other has seen anything of
 // it.
-static void who_has_yielded_to_a_call_that_was_given_up_calls_again(void **state) {
+static void a_rank_that_yielded_to_a_call_that_was_given_up_calls_again(void **state) {
   (void)state;
   weft_store_t *store;
   pthread_t thread;
@@ -405,7 +405,7 @@ int main(void) {
       cmocka_unit_test(a_call_that_was_given_up_is_no_death),
       cmocka_unit_test(a_call_that_was_given_up_behind_its_answer_is_no_death),
       cmocka_unit_test(a_founder_that_was_put_out_is_not_waited_for),
-      cmocka_unit_test(who_has_yielded_to_a_call_that_was_given_up_calls_again),
+      cmocka_unit_test(a_rank_that_yielded_to_a_call_that_was_given_up_calls_again),
       cmocka_unit_test(a_call_ends_when_the_called_rank_has_lost_its_claim),
   };
   return cmocka_run_group_tests_name("ep_reconnect", tests, NULL, NULL);

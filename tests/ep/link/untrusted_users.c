@@ -156,7 +156,7 @@ static void listen_as_nobody(struct board *board, const char *name) {
   _exit(0);
 }
 
-static void who_has_a_dead_ranks_name_gets_no_windows(void **state) {
+static void a_process_with_a_dead_ranks_name_gets_no_windows(void **state) {
   (void)state;
   static const char name[] = "weft-00112233445566ff";
   struct hosts hosts;
@@ -227,7 +227,7 @@ static void part(struct hosts *hosts) {
   assert_int_equal(connected(hosts->called), 0);
 }
 
-static void who_is_on_the_way_sees_no_secret(void **state) {
+static void an_attacker_on_the_network_sees_no_secret(void **state) {
   (void)state;
   static struct wiretap relay;
   struct hosts hosts;
@@ -263,7 +263,7 @@ static void what_was_said_cannot_be_said_again(void **state) {
 
 // As after the death of a rank, when its port has been given to another program. A joiner then waits for the view to
 // change, as for any other rank that does not answer, and is not told that its secret is wrong.
-static void who_has_got_a_dead_ranks_port_is_not_that_rank(void **state) {
+static void a_process_with_a_dead_ranks_port_is_not_that_rank(void **state) {
   (void)state;
   static struct wiretap relay;
   struct hosts hosts, others;
@@ -285,12 +285,12 @@ static void who_has_got_a_dead_ranks_port_is_not_that_rank(void **state) {
 int main(void) {
   const struct CMUnitTest of_users[] = {
       cmocka_unit_test(another_user_gets_no_place_and_no_answer),
-      cmocka_unit_test(who_has_a_dead_ranks_name_gets_no_windows),
+      cmocka_unit_test(a_process_with_a_dead_ranks_name_gets_no_windows),
   };
   const struct CMUnitTest on_the_way[] = {
-      cmocka_unit_test(who_is_on_the_way_sees_no_secret),
+      cmocka_unit_test(an_attacker_on_the_network_sees_no_secret),
       cmocka_unit_test(what_was_said_cannot_be_said_again),
-      cmocka_unit_test(who_has_got_a_dead_ranks_port_is_not_that_rank),
+      cmocka_unit_test(a_process_with_a_dead_ranks_port_is_not_that_rank),
   };
   int failed = cmocka_run_group_tests_name("ep_untrusted_users on the way", on_the_way, NULL, NULL);
   if (failed == 0 && geteuid() != 0) {

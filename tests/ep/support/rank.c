@@ -394,7 +394,7 @@ bool rank_operate(struct rank *rank) {
   if (number != op)
     return rank_fail(rank, "operation %llu ran as %llu", (unsigned long long)op, (unsigned long long)number);
   rank_run_experts(rank, kind);
-  if (s->vary && !rank_check_told(rank, number))
+  if (s->vary && !rank_check_status(rank, number))
     return false;
   if (!combine(rank, number, &args))
     return false;

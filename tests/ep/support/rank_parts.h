@@ -18,6 +18,6 @@ void rank_draw_common(struct rank *rank, uint64_t *drawn);
 void rank_draw_own(struct rank *rank, uint64_t *drawn);
 void rank_vary_dispatch(struct rank *rank, uint64_t *drawn, struct weft_ep_dispatch_args *args);
 // Whether weft_ep_recv_args.status and .lost agree with the operation's info.
-bool rank_check_told(struct rank *rank, uint64_t op);
+bool rank_check_status(struct rank *rank, uint64_t op);
 
 #endif

@@ -80,7 +80,7 @@ void rank_vary_dispatch(struct rank *rank, uint64_t *drawn, struct weft_ep_dispa
     move_apart(rank, args->num_tokens_at ? rank->num_tokens : args->num_tokens, args);
 }
 
-bool rank_check_told(struct rank *rank, uint64_t op) {
+bool rank_check_status(struct rank *rank, uint64_t op) {
   const struct weft_ep_recv_status *status = &rank->status;
   bool right = status->op == op && status->written == op + 1 && status->epoch == rank->info.epoch &&
                status->mark == rank->info.mark && status->num_ranks == rank->info.num_ranks &&

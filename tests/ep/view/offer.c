@@ -288,7 +288,7 @@ static void a_joiner_takes_itself_in(void **state) {
 }
 
 // Any two ranks of a view have a link, however they came into it.
-static void who_offers_is_connected_to_all_who_did_before(void **state) {
+static void a_rank_that_offers_itself_is_connected_to_earlier_ones(void **state) {
   (void)state;
   static const int32_t before[] = {0, 1}, active[] = {0, 1, 2};
   struct group_of group;
@@ -386,7 +386,7 @@ int main(void) {
       cmocka_unit_test(an_offer_is_taken_back),
       cmocka_unit_test(one_that_goes_after_its_offer_is_missing),
       cmocka_unit_test(a_joiner_takes_itself_in),
-      cmocka_unit_test(who_offers_is_connected_to_all_who_did_before),
+      cmocka_unit_test(a_rank_that_offers_itself_is_connected_to_earlier_ones),
       cmocka_unit_test(wrong_arguments_are_named),
       cmocka_unit_test(waits_are_interrupted),
       cmocka_unit_test(a_connect_that_fails_keeps_who_came),

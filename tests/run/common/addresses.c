@@ -64,7 +64,7 @@ static void a_url_is_open_while_something_listens(void **state) {
 }
 
 // A store that listens on all addresses is told with one of this host's, each of several endpoints by itself.
-static void others_are_told_an_address_that_they_reach(void **state) {
+static void others_receive_an_address_that_they_reach(void **state) {
   (void)state;
   uint16_t port;
   char own[64], urls[128], told[128];
@@ -81,7 +81,7 @@ static void others_are_told_an_address_that_they_reach(void **state) {
   }
 }
 
-static void a_store_that_only_this_host_reaches_is_told_as_it_is(void **state) {
+static void a_store_that_only_this_host_reaches_is_announced_as_it_is(void **state) {
   (void)state;
   uint16_t port;
   char url[64];
@@ -138,8 +138,8 @@ int main(void) {
       cmocka_unit_test(hosts_are_compared_by_address),
       cmocka_unit_test(a_lead_is_found_by_whatever_address_it_has),
       cmocka_unit_test(a_url_is_open_while_something_listens),
-      cmocka_unit_test(others_are_told_an_address_that_they_reach),
-      cmocka_unit_test(a_store_that_only_this_host_reaches_is_told_as_it_is),
+      cmocka_unit_test(others_receive_an_address_that_they_reach),
+      cmocka_unit_test(a_store_that_only_this_host_reaches_is_announced_as_it_is),
       cmocka_unit_test(a_host_of_ipv6_alone_has_an_address),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 enum { WAIT_MS = 30000 };
 
-static void who_creates_a_key_first_has_it(void **state) {
+static void the_first_creator_of_a_key_has_it(void **state) {
   (void)state;
   bool created = false;
   json_t *json = NULL;
@@ -182,7 +182,7 @@ static void an_inbox_that_is_read_again_has_everything_once_more(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_creates_a_key_first_has_it),
+      cmocka_unit_test(the_first_creator_of_a_key_has_it),
       cmocka_unit_test(an_inbox_has_what_was_there_and_what_comes_in_order),
       cmocka_unit_test(a_reporter_writes_all_in_order_before_it_closes),
       cmocka_unit_test(a_reporter_gives_up_what_the_store_refuses),

@@ -55,7 +55,7 @@ static void sigterm_of_a_rank_waits_for_that_of_its_agent(void **state) {
   assert_string_equal(weft_last_error(), "rank 0 in phase 1: interrupted by SIGTERM");
 }
 
-static void sigterm_of_a_rank_alone_is_told(void **state) {
+static void sigterm_of_a_rank_alone_is_reported(void **state) {
   (void)state;
   struct lead lead = {0};
   struct node node = {.lead = &lead};
@@ -88,7 +88,7 @@ static void a_consequence_alone_counts_when_its_time_has_come(void **state) {
 }
 
 // As when a host is cut off: rank 3 learns of it by the view and ends, which rank 1 finds; rank 0 had found the cause.
-static void who_found_a_loss_is_told_before_who_learned_of_it(void **state) {
+static void a_loss_is_reported_by_its_finder_before_ranks_that_learned_of_it(void **state) {
   (void)state;
   struct lead lead = {0};
   struct node node = {.lead = &lead};
@@ -102,7 +102,7 @@ static void who_found_a_loss_is_told_before_who_learned_of_it(void **state) {
   assert_string_equal(weft_last_error(), "rank 0 in phase 1: rank 4 was lost (its host does not answer)");
 }
 
-static void who_learned_of_a_loss_is_told_when_its_finder_says_nothing(void **state) {
+static void a_loss_learned_from_a_view_is_reported_if_its_finder_is_silent(void **state) {
   (void)state;
   struct lead lead = {0};
   struct node node = {.lead = &lead};
@@ -144,11 +144,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cause_outweighs_its_consequences_and_is_decided_at_once),
       cmocka_unit_test(sigterm_of_a_rank_waits_for_that_of_its_agent),
-      cmocka_unit_test(sigterm_of_a_rank_alone_is_told),
+      cmocka_unit_test(sigterm_of_a_rank_alone_is_reported),
       cmocka_unit_test(wrong_data_is_a_cause),
       cmocka_unit_test(a_consequence_alone_counts_when_its_time_has_come),
-      cmocka_unit_test(who_found_a_loss_is_told_before_who_learned_of_it),
-      cmocka_unit_test(who_learned_of_a_loss_is_told_when_its_finder_says_nothing),
+      cmocka_unit_test(a_loss_is_reported_by_its_finder_before_ranks_that_learned_of_it),
+      cmocka_unit_test(a_loss_learned_from_a_view_is_reported_if_its_finder_is_silent),
       cmocka_unit_test(a_lost_rank_is_named_with_its_host),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

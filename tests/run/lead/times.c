@@ -29,7 +29,7 @@ static double time_of(struct rig *rig, enum results_change what, int32_t rank, u
   return lead_change_time(&rig->node, &change, seen_ns ? &view : NULL, boot);
 }
 
-static void phases_are_told_from_the_start_of_the_run(void **state) {
+static void phases_are_reported_from_the_start_of_the_run(void **state) {
   (void)state;
   struct rig rig;
   struct results_phase phase = {.index = 0};
@@ -75,7 +75,7 @@ static void a_death_is_that_of_the_process(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(phases_are_told_from_the_start_of_the_run),
+      cmocka_unit_test(phases_are_reported_from_the_start_of_the_run),
       cmocka_unit_test(joins_and_leaves_take_effect_with_their_view),
       cmocka_unit_test(a_death_is_that_of_the_process),
   };

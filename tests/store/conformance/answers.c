@@ -212,7 +212,7 @@ static void broken_messages_of_a_watch_do_no_harm(void **state) {
 }
 
 // As the gateways of etcd up to 3.5 and from 3.6 on write it, and the embedded server.
-static void an_error_in_a_watch_is_told_in_its_own_words(void **state) {
+static void an_error_in_a_watch_is_reported_in_its_own_words(void **state) {
   (void)state;
   static const char *const errors[] = {
       "{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"etcdserver: no leader\"}}",
@@ -311,7 +311,7 @@ int main(void) {
       cmocka_unit_test(a_put_goes_on_to_the_next_member_if_this_one_refuses_it),
       cmocka_unit_test(an_answer_without_end_is_cut_off),
       cmocka_unit_test(broken_messages_of_a_watch_do_no_harm),
-      cmocka_unit_test(an_error_in_a_watch_is_told_in_its_own_words),
+      cmocka_unit_test(an_error_in_a_watch_is_reported_in_its_own_words),
       cmocka_unit_test(bad_options_are_refused_with_what_would_be_right),
       cmocka_unit_test(a_password_that_others_can_read_is_warned_of_once),
   };

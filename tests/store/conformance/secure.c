@@ -91,7 +91,7 @@ static void a_wrong_password_is_refused_with_advice(void **state) {
   weft_store_close(store);
 }
 
-static void no_user_is_told_to_give_one(void **state) {
+static void no_user_is_asked_for_one(void **state) {
   (void)state;
   weft_store_t *store = open_as(NULL, NULL);
   assert_fails(WEFT_ERR_AUTH, weft_store_put(store, "/weft/a", "1", 1, 0, NULL));
@@ -220,7 +220,7 @@ int main(void) {
   const struct CMUnitTest users[] = {
       cmocka_unit_test(a_user_may_do_what_his_role_grants),
       cmocka_unit_test(a_wrong_password_is_refused_with_advice),
-      cmocka_unit_test(no_user_is_told_to_give_one),
+      cmocka_unit_test(no_user_is_asked_for_one),
       cmocka_unit_test(a_token_that_etcd_forgot_is_asked_for_again),
       cmocka_unit_test(a_token_comes_from_the_next_endpoint_if_the_first_is_silent),
   };

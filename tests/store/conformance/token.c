@@ -44,7 +44,7 @@ static void the_right_token_opens(void **state) {
 }
 
 // As on a host without a bundle of CAs, which a container may be: there is no certificate in this one.
-static void who_has_no_ca_is_told_of_the_token_too(void **state) {
+static void a_client_without_a_ca_is_pointed_to_the_token_too(void **state) {
   (void)state;
   struct weft_store_options options = WEFT_STORE_OPTIONS_INIT;
   struct weft_store_list *list;
@@ -78,7 +78,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_right_token_opens),
       cmocka_unit_test(a_wrong_token_or_none_is_refused_with_advice),
-      cmocka_unit_test(who_has_no_ca_is_told_of_the_token_too),
+      cmocka_unit_test(a_client_without_a_ca_is_pointed_to_the_token_too),
   };
   return cmocka_run_group_tests(tests, start, stop);
 }

@@ -51,7 +51,7 @@ static void tls(const char *const *settings, char out[256]) {
   ucx_config_value(&options, "UCX_TLS", out, 256);
 }
 
-static void this_ucx_is_told_so_if_it_is_one_of_them(void **state) {
+static void a_ucx_of_these_versions_is_reported(void **state) {
   (void)state;
   static const char *const named[] = {"TLS=posix,self", NULL};
   unsigned major, minor, release;
@@ -72,7 +72,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_name_that_stands_for_it_is_replaced),
       cmocka_unit_test(a_list_that_does_not_fit_is_none),
-      cmocka_unit_test(this_ucx_is_told_so_if_it_is_one_of_them),
+      cmocka_unit_test(a_ucx_of_these_versions_is_reported),
   };
   return cmocka_run_group_tests_name("POSIX shared memory of UCX", tests, NULL, NULL);
 }
