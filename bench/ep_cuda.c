@@ -61,7 +61,7 @@ static void start(uint32_t index) {
   pids[index] = bench_fork(live, &pids[index]);
 }
 
-// No rank ends before it is told to.
+// No rank ends before the parent asks it to.
 static void watch(void) {
   for (uint32_t i = 0; i < BENCH_RANKS; i++)
     if (pids[i] > 0 && waitpid(pids[i], NULL, WNOHANG) != 0) {

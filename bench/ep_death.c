@@ -158,7 +158,7 @@ static const struct {
   const char *name, *what;
 } measures[MEASURES] = {
     {"closed", "the kernel has closed the victim's sockets"},
-    {"heard", "every survivor's service thread has been told"},
+    {"heard", "every survivor's service thread knows it"},
     {"back", "the call that tells the loss has returned everywhere"},
     {"ended", "the operation in which it died has ended everywhere"},
     {"next", "the one after it has ended everywhere"},
@@ -169,7 +169,7 @@ static const struct {
     {"active", "successor: weft_ep_activate has returned"},
     {"rejoined", "successor: its first operation has ended"},
     {"dispatch", "a plain dispatch, slowest rank, in the same run"},
-    {"operation", "a plain dispatch and combine, likewise"},
+    {"operation", "a plain dispatch and combine, slowest rank, in the same run"},
 };
 
 struct samples {

@@ -20,7 +20,7 @@ struct relay_stream {
     char *back_in, *back_out;
     uint64_t read[CUDA_CHANNELS]; // rows
   } to[STREAM_READERS];
-  uint64_t sent[CUDA_CHANNELS]; // likewise, to each
+  uint64_t sent[CUDA_CHANNELS]; // rows, to each reader
 };
 
 // Initialises it for a group with these options, in which all tokens go to each reader. The caller sets `to`.

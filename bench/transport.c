@@ -157,7 +157,7 @@ static void wait_for(const struct side *side, uint32_t at, uint64_t value) {
       side->transport->progress(side->worker);
 }
 
-// The other side answers pings in the way they arrive, until it is told to stop.
+// The other side answers pings in the order in which they arrive, until it is asked to stop.
 static void answer(struct side *side) {
   uint64_t sent = 0, bare = 0;
   struct transport_request request;

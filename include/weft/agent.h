@@ -148,7 +148,7 @@ struct weft_transport_info {
   char name[16];         /**< its name in weft_agent_options.transports */
   uint32_t flags;        /**< bits of enum weft_transport_flag */
   uint32_t local_kinds;  /**< memory of this agent's side of a transfer: bits 1 << enum weft_memory_kind */
-  uint32_t remote_kinds; /**< memory of the peer's side, likewise */
+  uint32_t remote_kinds; /**< memory of the peer's side: the same bits */
   uint32_t reserved;     /**< 0 */
   char what[64];         /**< what it uses, in a few words; "": this build does not contain it */
   char why[224];         /**< why it does not work here, in words; ends with "..." if it is cut; "" if it works */

@@ -264,7 +264,7 @@ struct weft_ep_options {
   uint32_t topk;             /**< maximum number of experts that a token selects; default 8 */
   uint32_t experts_per_rank; /**< experts that each rank holds; default 2 */
   enum weft_ep_dtype dtype;  /**< type of a dispatch if a call names no other; default bf16 */
-  enum weft_ep_combine_dtype combine_dtype; /**< type of a combine, likewise; default bf16 */
+  enum weft_ep_combine_dtype combine_dtype; /**< the same for a combine; default bf16 */
   /** A peer that does not take part in an operation within this time is lost; default 5,000. If it does not because it
    *  waits for a third rank, this rank waits up to three times as long in addition. */
   uint32_t op_timeout_ms;
@@ -394,7 +394,7 @@ WEFT_API int weft_ep_fd(weft_ep_t *ep, int *fd);
  * the state after TIMEOUT. A call of an operation on host memory, weft_ep_barrier() too, continues where it was if you
  * make the same call again with the same arguments. Until then its buffers stay in use, and peers wait for this rank as
  * for a slow one. op_timeout_ms limits the time that all attempts together wait for a peer. After weft_ep_dispatch()
- * you may call weft_ep_dispatch_recv() instead if `*op` was written, and likewise after weft_ep_combine(). On CUDA
+ * you may call weft_ep_dispatch_recv() instead if `*op` was written; the same holds after weft_ep_combine(). On CUDA
  * memory only the wait of the host ends: the launched kernels run, and weft_ep_await() gets their results later. The
  * function does not end weft_ep_close() or the wait until the network has taken the data sent to it.
  */

@@ -1,4 +1,4 @@
-"""Who has objects: each way in which somebody may have one, and wrong arguments."""
+"""Owners of objects: each way in which code may own one, and wrong arguments."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def readable(source: Source) -> asyncio.Future[None]:
     ready.add_done_callback(leave)
     waiting.futures.add(ready)
     try:
-        source.fileno()  # likewise: that thread may have called wake() before this wait began
+        source.fileno()  # once more: that thread may have called wake() before this wait began
     except Exception:
         ready.cancel()
         raise

@@ -38,7 +38,7 @@ class Buffer:
     def shape(self) -> tuple[int, ...]: ...
 
 class Owners:
-    """Who has objects: what nobody else has may be used again."""
+    """Owners of objects: an object without another owner may be used again."""
 
     def __init__(self, objects: Sequence[object], counts: Sequence[tuple[Callable[[Any], int], object]] = ()) -> None:
         """

@@ -140,7 +140,7 @@ class TransportInfo(NamedTuple):
     local_kinds: int
     """memory of this agent's side: bits 1 << `Kind`"""
     remote_kinds: int
-    """memory of the peer's side, likewise"""
+    """memory of the peer's side: the same bits"""
     what: str
     """what it uses; "": this build does not contain it"""
     why: str

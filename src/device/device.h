@@ -192,7 +192,7 @@ struct device_dispatch {
   // receive
   uint32_t rows;
   uint32_t out_scale_row_stride, out_scale_block_stride; // elements of 4 bytes
-  uint64_t out_scale_expert_stride;                      // likewise
+  uint64_t out_scale_expert_stride;                      // the same
   void *out;
   void *out_scales;
   int32_t *counts, *src_rank, *src_token;
@@ -202,7 +202,7 @@ struct device_dispatch {
   int32_t *expert_total;              // [E], added to; may be NULL
   int64_t *wait_ns;                   // [capacity], added to; may be NULL
   struct weft_ep_recv_status *status; // may be NULL
-  uint64_t *lost;                     // likewise
+  uint64_t *lost;                     // may be NULL
 };
 
 struct device_combine {
@@ -219,7 +219,7 @@ struct device_combine {
   uint32_t processors;
   uint32_t num_tokens;       // of the dispatch, at most
   const void *topk_idx;      // of the dispatch
-  bool narrow;               // likewise
+  bool narrow;               // topk_idx contains int32_t, else int64_t
   const float *topk_weights; // of the dispatch, or with late_weights those of this call
 };
 
@@ -281,7 +281,7 @@ struct device_flow_combine {
   struct device_route *route; // of the operation; NULL: none
   bool begins;                // the combine is an operation of its own, which uses the route and the masks of `masked`
   uint64_t masked;
-  bool replays; // likewise, as in struct device_dispatch
+  bool replays; // as in struct device_dispatch
 };
 
 // Rows that a transport moves from our window to the peer's: `bytes` bytes, from the same offset in both.

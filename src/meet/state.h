@@ -148,9 +148,9 @@ void meet_founder_call(struct meet *meet, struct meet_founder *founder, uint64_t
 // claim.c. Runs one transaction, which founds a meeting as rank 0, or takes `rank` of the open one. `*taken`: it was
 // carried out. With the lock, which is released meanwhile.
 int meet_claim(struct meet *meet, uint32_t rank, bool found, bool *taken);
-// Marks the open meeting, which is this worker's, as full, so that nobody else can take part. Likewise.
+// Marks the open meeting, which is this worker's, as full, so that nobody else can take part. With the lock, as above.
 int meet_close_to_others(struct meet *meet);
-// Gives up this worker's claim in a meeting that was over before all had come. Likewise.
+// Gives up this worker's claim in a meeting that was over before all had come. With the lock, as above.
 int meet_give_back(struct meet *meet);
 
 // wait.c. With the lock. Returns 0 when `done` returns true. Otherwise the error that ends the wait: first an error

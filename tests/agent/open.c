@@ -33,7 +33,7 @@ static void without_a_name(void **state) {
   assert_null(agent);
 }
 
-// Who loads the metadata of an agent does not take a name with control characters.
+// An agent that loads the metadata of another does not accept a name with control characters.
 static void with_a_name_that_no_peer_takes(void **state) {
   (void)state;
   static const char controls[] = {'\x01', '\n', '\x1F', '\x7F'};

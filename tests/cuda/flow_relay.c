@@ -54,7 +54,7 @@ static void rows_go_before_the_tail_and_only_up_to_it(void **state) {
   struct cuda_flow_word *words = stream_words(&side.stream, side.out, 0);
   assert_int_equal(collect(&side, sizeof batch), 0);
   for (uint64_t position = 0; position < 3; position++)
-    memset(stream_place(&side.stream, side.out, 2, position), 'a' + (int)position, place); // the third is not told of
+    memset(stream_place(&side.stream, side.out, 2, position), 'a' + (int)position, place); // the third is not announced
   words[2].tail = 2 * 2;
   // Room for one row: it goes with a tail of its own. Then the other; then nothing.
   assert_int_equal(collect(&side, RUN + place + RUN + WORDS), RUN + place + RUN + WORDS);

@@ -183,7 +183,7 @@ static void end_operation(struct world *world, struct link *link) {
   link->passes = world->passes && draw(world, 4) == 0;
 }
 
-// Some rows of a channel. Who passes an operation over gives credit for all of it.
+// Some rows of a channel. A rank that passes an operation over gives credit for all of it.
 static void receive_some(struct world *world, uint32_t reader) {
   struct link *link = &world->links[reader];
   uint32_t channel = (uint32_t)draw(world, CUDA_CHANNELS), *read = &link->read[channel];

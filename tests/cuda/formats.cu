@@ -283,7 +283,7 @@ bool scales_as_the_host(void) {
   return true;
 }
 
-// Likewise: the kernels divide without a division.
+// The kernels divide without a division, and get the same quotients.
 bool quotients_as_the_host(void) {
   enum { COUNT = 0x7F80 };
   float *scales, *inverses;

@@ -9,7 +9,7 @@ namespace {
 
 enum : uint32_t { EXPERT = 4 }; // for which rows are missing
 
-// Who a row of the buffer is from; token -1: nobody.
+// The source of a row of the buffer; token -1: there is none.
 struct origin {
   int32_t rank, token;
 };

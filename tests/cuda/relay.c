@@ -371,7 +371,7 @@ static void nothing_is_taken_before_it_has_come(void **state) {
   for (uint32_t i = 0; i < plan.layout.row.stride / 4; i++)
     assert_int_equal(row[i], CUDA_EMPTY);
   assert_int_equal(cuda_relay_collect(side.relay, bytes, sizeof bytes, NULL, NULL), 0);
-  // A header goes when all that belongs to it has gone; and the start that was told before it, earlier.
+  // A header goes when all that belongs to it has gone; and the start that was published before it, earlier.
   slot = plan_slot(&plan, 1);
   put_unit(&side, slot, 0, 0, 2);
   put_unit(&side, slot + plan.layout.counts, 0, 0, 2);

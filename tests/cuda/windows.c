@@ -171,7 +171,7 @@ static int await_end(pid_t pid) {
   exit(1);
 }
 
-// The other process writes, told of a window by `fd`, which is closed.
+// The other process writes to the window of `fd`, which is closed.
 static int written_by(int other, bool named, int fd) {
   int status = await_end(start(named ? "write-named" : "write", other, fd));
   close(fd);

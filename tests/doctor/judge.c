@@ -285,7 +285,7 @@ static void a_host_that_is_well_has_only_good_findings_one_of_each_check(void **
   doctor_report_free(&report);
 }
 
-// Nothing is wrong with such a host, so it is no fault; but it is told.
+// Nothing is wrong with such a host, so it is no fault, but it is reported.
 static void what_weft_does_without_is_printed_with_the_version(void **state) {
   (void)state;
   static const char *const versions[][2] = {{"1.15.0", NULL}, {"1.18.1", "its POSIX shared memory"}, {"1.19.0", NULL}};

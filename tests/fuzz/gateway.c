@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       else
         request(&session, path, &body);
     }
-    if (i % 4 == 3) // not after each: a reader that is slower than history is told so
+    if (i % 4 == 3) // not after each: a reader that is slower than history gets an error
       read_streams(&session);
     free(body.data);
     free(path);

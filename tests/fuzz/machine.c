@@ -2,7 +2,7 @@
 // step: a letter, and what belongs to it.
 //
 //   t MS            so much time passes          p KEY VALUE     somebody puts, and the watch says so
-//   q ERR           carries out the machine's    d KEY           somebody deletes, likewise
+//   q ERR           carries out the machine's    d KEY           somebody deletes, the same
 //                   request, or fails it         l | b | x       the watch is lost, is back, is back without history
 //   f               wishes to found              j EPOCH         wishes to join; 0: no more
 //   r RANK          wishes it out                s RANK HEX      suspects that incarnation
@@ -42,7 +42,7 @@ struct scenario {
   struct key keys[MAX_KEYS];
   size_t num_keys;
   int64_t revision, leases;
-  const struct group_view *view; // the last one that was told
+  const struct group_view *view; // the last one that was reported
   uint64_t now_ns;
   bool watching;
 };

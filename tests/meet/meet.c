@@ -304,7 +304,7 @@ static void a_rank_that_leaves_because_of_a_death_names_the_dead_rank(void **sta
   char wanted[64];
   snprintf(wanted, sizeof wanted, "rank %u on here", meet_rank(workers[2].meet));
   report_lost(workers[1].meet, meet_rank(workers[2].meet), "its link broke");
-  meet_close(workers[1].meet); // before its keeper can have told
+  meet_close(workers[1].meet); // before its keeper can have reported it
   pthread_join(workers[0].thread, NULL);
   assert_int_equal(workers[0].err, WEFT_ERR_PEER_LOST);
   if (!strstr(workers[0].why, wanted) || !strstr(workers[0].why, "is lost: its link broke"))

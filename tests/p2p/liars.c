@@ -203,7 +203,7 @@ static void send_text(struct p2p_session *session, const char *text) {
   assert_int_equal(weft_agent_notify(session->agent, session->peer, text, (uint32_t)strlen(text)), 0);
 }
 
-// Who comes while another one is served waits for its turn, and gets one, whatever it says meanwhile.
+// A caller that connects while another one is served waits, and is served then, whatever it sends meanwhile.
 static void test_turns(void **state) {
   enum { WAITING = 3 };
   struct p2p_session first, others[WAITING];
@@ -237,7 +237,7 @@ static void test_turns(void **state) {
   p2p_session_close(&first);
 }
 
-// There is an end to the places; who finds none is told, and who has one keeps it.
+// The number of places is limited: a caller that finds none gets an error, and a caller that has one keeps it.
 static void test_more_than_may_wait(void **state) {
   static struct p2p_session all[P2P_MAX_WAITING + 2];
   enum { ALL = sizeof all / sizeof *all };
@@ -327,7 +327,7 @@ static double count_of(struct p2p_session *session, uint64_t from, uint64_t unti
   return transfers;
 }
 
-// The target begins when it is told to, and goes on after its own part, until the initiator has had enough as well.
+// The target begins when it is asked to, and goes on after its own part, until the initiator has had enough as well.
 // Only what lies in the window that it is asked for counts.
 static void test_a_load_ends_with_the_initiators(void **state) {
   static const struct {

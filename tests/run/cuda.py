@@ -175,7 +175,7 @@ def two_hosts():
 
 
 def two_hosts_by_nvlink():
-    """Likewise, where memory of one host's GPU can be mapped on the other: for a process with an IMEX channel."""
+    """The same where memory of one host's GPU can be mapped on the other: for a process with an IMEX channel."""
     if not glob.glob("/dev/nvidia-caps-imex-channels/channel*"):
         return "an IMEX channel"
     print_times(run_far([[0, 1], [0, -1], [0, 1], [0], [0, 1]], transport="nvlink"))
@@ -210,7 +210,7 @@ def four_ranks_take_turns_on_two_gpus():
 
 
 def two_gpus_for_throughput():
-    """Many pieces through a small window, in each layout. What the library lacks is told in the report."""
+    """Many pieces through a small window, in each layout. The report says what the library lacks."""
     for layout in ("rank-major", "packed"):
         try:
             results, text = run(ON_TWO, "--mode", "throughput", "--window", str(2 << 20), "--num-tokens", "300",

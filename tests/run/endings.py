@@ -94,7 +94,7 @@ def silence_of_the_store_ends_the_run():
 
 
 def a_store_that_dies_before_the_lead_knows_of_the_start_is_blamed():
-    """The agent has it from its ranks, to print it, before the store can have told the lead."""
+    """The agent has it from its ranks, to print it, before the lead can have it from the store."""
     with Etcd() as etcd, Relay(etcd.port, delay=(0.15, 0.15)) as relay:
         with Run("--store", relay.url, *LONG, "--startup-timeout", 20, plan=PLAN) as run:
             running(run)

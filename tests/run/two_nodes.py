@@ -1,4 +1,4 @@
-"""Two agents whose lead was not told about the other: on separate hosts, started by the commands that users type."""
+"""Two agents whose lead does not know of the other: on separate hosts, started by the commands that users type."""
 
 import contextlib
 import json

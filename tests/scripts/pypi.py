@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyPI out of reach costs scripts/install-deps.sh a sentence for each thing that it brings, and one try for all.
 
-The index that pip is told of is a port here which ends each connection, or whose certificate nobody knows.
+The index that pip is given is a port here which ends each connection, or whose certificate nobody knows.
 """
 import contextlib
 import os

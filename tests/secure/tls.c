@@ -134,7 +134,7 @@ static void test_certificate_instead(void **state) {
   close(sockets[LISTENER]);
 }
 
-// A stranger that says anything else is told from one that hangs up.
+// A stranger that sends anything else is distinguished from one that hangs up.
 static void test_stranger(void **state) {
   static const char *const said[] = {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", ""};
   (void)state;

@@ -110,7 +110,7 @@ static bool store_is_empty(struct sim *sim) {
   return sim_store_is_empty(sim);
 }
 
-// Many die rather than leave: as many views as members, each told to all, is not what is to be shown here.
+// Many die rather than leave: as many views as members, each reported to all, is not what is to be shown here.
 static void end(struct sim *sim) {
   while (sim_live(sim) > MANY || (sim_live(sim) > LAST_LEAVERS && sim_dice(sim, 4) == 0))
     sim_crash(sim, sim_live_at(sim, (uint32_t)sim_dice(sim, sim_live(sim))), sim_dice(sim, 2) == 0);

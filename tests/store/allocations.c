@@ -19,14 +19,14 @@ enum { WARM_UP = 200, CALLS = 500, DEADLINE_MS = 20000, HISTORY = 70000 };
 struct world {
   weft_store_t *store;
   int64_t lease;
-  _Atomic int64_t seen; // newest revision that the watch told
+  _Atomic int64_t seen; // newest revision that the watch reported
 };
 
 static void on_event(void *arg, const struct weft_store_event *event) {
   ((struct world *)arg)->seen = event->revision;
 }
 
-// Puts, and waits until the watch has told.
+// Puts, and waits until the watch has reported it.
 static void put(struct world *world) {
   int64_t revision;
   assert_int_equal(weft_store_put(world->store, "/weft/hot", "0123456789abcdef", 16, world->lease, &revision), 0);

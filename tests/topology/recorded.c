@@ -114,7 +114,7 @@ static void a_user_who_names_every_nic_still_gets_the_nearest(void **state) {
   topology_choice_free(choice);
 }
 
-// Where nothing tells of PCIe links, a device of another network than most is told by that.
+// Where nothing describes PCIe links, a device of another network than most is recognised by that.
 static void what_is_on_another_network_serves_no_gpu(void **state) {
   (void)state;
   struct topology_choice *choice = host_choose("p6_b200", "", NULL);

@@ -349,7 +349,7 @@ static void test_nonsense_in_a_ring(void **state) {
   }
 }
 
-// Who sleeps with messages that wait for room is woken when there is some.
+// A sleeping sender whose messages wait for room is woken when there is some.
 static void test_room_wakes_the_sender(void **state) {
   (void)state;
   enum { COUNT = 40 };
@@ -548,7 +548,7 @@ static void test_a_thread_of_the_same_process_is_waited_for(void **state) {
   pair_close(&pair);
 }
 
-// Before progress() has told that the peer is gone.
+// Before progress() has reported that the peer is gone.
 static void test_a_write_to_one_that_has_closed_is_to_a_lost_peer(void **state) {
   (void)state;
   struct pair pair;

@@ -59,7 +59,7 @@ class ThroughputCalls(HighThroughput):
         """Sends tokens to the ranks of their experts, as computed by get_dispatch_layout.
 
         x: bf16 [tokens][hidden], or (e4m3, scales). Returns (rows [received][hidden] or (rows, scales), local experts
-        [received][top-k] with -1 for experts of other ranks, weights likewise, rows of each local expert rounded up to
+        [received][top-k] with -1 for experts of other ranks, their weights, rows of each local expert rounded up to
         expert_alignment, handle, event). The host waits for the number of rows. With num_worst_tokens it does not wait:
         the result has that number of rows, the rows after the received ones have -1 and undefined values, and the list
         is empty. With a handle, other values are sent along the same paths to the same places, and all results except

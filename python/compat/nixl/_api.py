@@ -376,7 +376,7 @@ class nixl_agent:
     def send_partial_agent_metadata(self, descs: bindings.nixlRegDList, inc_conn_info: bool = False,
                                     backends: list[str] = [], ip_addr: str = "", port: int = DEFAULT_COMM_PORT,
                                     label: str = "") -> None:
-        """Sends the metadata of some registered descriptors likewise; in the store it is under a label."""
+        """Sends the metadata of some registered descriptors in the same way; in the store it is under a label."""
         self.agent.sendLocalPartialMD(descs, bool(inc_conn_info), self._handles(backends), ip_addr, port, label)
 
     def fetch_remote_metadata(self, remote_agent: _Name, ip_addr: str = "", port: int = DEFAULT_COMM_PORT,

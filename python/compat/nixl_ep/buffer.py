@@ -388,8 +388,8 @@ class Buffer(HighThroughput):
                     previous_event: EventOverlap | None = None, async_finish: bool = False,
                     allocate_on_comm_stream: bool = False) -> Dispatched:
         """Sends tokens to the ranks of their experts, as computed by get_dispatch_layout. Returns (rows, one for each
-        token on each rank, or (rows, scales); local experts [received][top-k], -1 for experts of other ranks; weights
-        likewise; rows of each local expert, rounded up to expert_alignment; handle, whose entry [-4] is a prefix sum of
+        token on each rank, or (rows, scales); local experts [received][top-k], -1 for experts of other ranks; their
+        weights; rows of each local expert, rounded up to expert_alignment; handle, whose entry [-4] is a prefix sum of
         the received rows of the ranks; event). With a handle, other values are sent along the same paths, and all
         results except the rows and the event are None."""
         del num_tokens_per_rank, num_tokens_per_rdma_rank, allocate_on_comm_stream

@@ -272,7 +272,7 @@ class Meeting:
 
     def joins_late(self, by: set[int], seconds: float) -> bool:
         """Whether one of these ranks has staged this rank, which then joins at its first operation. Waits for an
-        invitation if a running rank has told where the group is for that: otherwise this rank may join without one."""
+        invitation if a running rank has published where the group is for that. Otherwise it may join without one."""
         return b"staged" in self._await_invitations(by, seconds, lambda said: said or "invites" not in self.info)
 
     def await_admission(self, by: set[int], seconds: float) -> None:

@@ -73,7 +73,7 @@ template <class F> int agent_call(const std::shared_ptr<AgentState> &state, F ca
   return rc;
 }
 
-// Likewise for a call with a deadline, during which signals are handled. `call` owns everything that it uses.
+// The same for a call with a deadline, during which signals are handled. `call` owns everything that it uses.
 int agent_wait(const std::shared_ptr<AgentState> &state, uint32_t timeout_ms, uint32_t attempt_ms,
                std::function<int(weft_agent_t *, uint32_t)> call);
 

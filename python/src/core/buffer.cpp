@@ -267,7 +267,7 @@ bool Buffer::same_form(const Buffer &other) const {
          std::equal(shape_, shape_ + dims_, other.shape_) && std::equal(stride_, stride_ + dims_, other.stride_);
 }
 
-// Likewise for the strides of a tensor, in the form of its framework.
+// The same for the strides of a tensor, in the form of its framework.
 bool Buffer::is_form_of(const dlpack::Tensor &tensor) const {
   bool same = tensor.ndim == dims_ && tensor.dtype.bits == 8 * item_ && tensor.dtype.lanes == 1 &&
               kind_of_code(tensor.dtype) == kind_ && tensor.device.type == (gpu_ ? dlpack::CUDA : dlpack::CPU) &&

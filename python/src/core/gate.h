@@ -23,7 +23,7 @@ struct Gate {
   bool forked() const { return born != fork_count(); }
   // Raises ClosedError unless the handle is open and of this process.
   void check_open() const;
-  // Likewise, and BusyError if another call is in it. This is enough for a call that keeps the GIL.
+  // The same, and raises BusyError if another call is in it. This is enough for a call that keeps the GIL.
   void check_alone() const;
   // Refuses new calls and waits, without the GIL, until no call is in it; calls `nudge` until then. False: it was
   // closed before. Raises BusyError inside a signal handler that interrupted a wait of this thread.

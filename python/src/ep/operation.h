@@ -107,7 +107,7 @@ inline Operation &must_find(RankState &state, uint64_t op) {
   return operation;
 }
 
-// Likewise, of a received operation.
+// The same of a received operation.
 inline Operation &must_find_received(RankState &state, uint64_t op) {
   Operation &operation = must_find(state, op);
   if (!operation.received)

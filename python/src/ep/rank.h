@@ -24,7 +24,7 @@ struct Operation {
   int layout = 0;                    // of the receive
   uint64_t rows = 0;                 // room of the receive: rows of `y`
   std::vector<Buffer> kept;          // memory that the library reads after the call has returned
-  nb::object receive;                // likewise
+  nb::object receive;                // the Receive object of the call
   std::shared_ptr<RouteState> route; // until it is received; CUDA: as long as `kept`
   bool fills = false;                // the dispatch fills the route
 };
@@ -48,7 +48,7 @@ struct RankState : Gate {
   std::vector<Buffer> interrupted; // of a call that a signal has ended: its buffers stay in use
   std::vector<nb::object> interrupted_objects;
   std::vector<int32_t> lost;              // [capacity] room for the library to write into
-  std::vector<weft_ep_missing> missing;   // [max_tokens * topk] likewise
+  std::vector<weft_ep_missing> missing;   // [max_tokens * topk] the same
   std::vector<weft_ep_route_t *> retired; // routes that were released while another call used the handle
   const char *zero_copy = nullptr;        // weft_ep_get_zero_copy_memory(), which weft_ep_close() frees
   uint64_t zero_copy_bytes = 0;

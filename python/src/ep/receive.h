@@ -56,7 +56,7 @@ struct Wanted {
 bool is_whole(const Buffer &array);
 // Looks up the memory of `source`, which has to be contiguous. Raises TypeError or InvalidError.
 Buffer array_of(nb::handle source, const Wanted &wanted, bool cuda);
-// Likewise, and keeps the array in `kept`; returns its address, NULL for None.
+// The same, and keeps the array in `kept`; returns its address, NULL for None.
 void *take_array(nb::handle source, const Wanted &wanted, bool cuda, std::vector<Buffer> &kept);
 void check_array(const Buffer &array, const Wanted &wanted, bool cuda);
 

@@ -121,7 +121,7 @@ def run_together(callers: list[Callable[[], None]], seconds: float) -> None:
 
 @contextlib.contextmanager
 def others(callers: list[Callable[[], None]], seconds: float) -> Iterator[threading.Thread]:
-    """Runs them likewise beside the caller, until they end; the thread that waits for them."""
+    """Runs them in the same way beside the caller, until they end. Yields the thread that waits for them."""
     failures: list[BaseException] = []
 
     def run() -> None:

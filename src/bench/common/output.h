@@ -21,7 +21,7 @@ struct bench_output {
   FILE *out;                  // output of the table; NULL: standard output, or none if JSON or CSV is written there
   const char *const *columns; // keys of a row that are columns, in their order, NULL at the end; NULL: all of the first
                               // row's. "op:13": that key, at least so wide
-  const char *const *figures; // names of the figures that are columns, likewise; NULL: all of the first row's
+  const char *const *figures; // names of the figures that are columns, NULL at the end; NULL: all of the first row's
   const char *const
       *more_keys; // keys that only later rows have, NULL at the end: CSV has columns for them; may be NULL
   const char *const *more_times;   // the same for figures of times that the first row may lack

@@ -98,7 +98,7 @@ struct bench_ep_sweep {
 };
 
 extern const char *const bench_ep_op_names[];   // end with NULL
-extern const char *const bench_ep_mode_names[]; // likewise
+extern const char *const bench_ep_mode_names[]; // the same
 
 // Makes the points from the lists, with the first list outermost; no two points are equal. INVALID: a value is
 // malformed, out of range or given twice, or values do not fit together; the sentence names the option and what would

@@ -68,7 +68,7 @@ static int add_backend(struct transfer_plan *plan, const char *name, size_t size
                 "--backend %s: %s and %s do not reach the same kind of memory: measure them in separate commands",
                 plan->config.backend, plan->backends[0].name, found->name);
   for (uint32_t i = 0; i < plan->num_backends; i++)
-    if (strcmp(plan->backends[i].name, found->name) == 0) // two rows could not be told apart
+    if (strcmp(plan->backends[i].name, found->name) == 0) // two rows could not be distinguished
       return fail(WEFT_ERR_INVALID, "--backend %s: %s is named twice; want each once, and --repeat for repeats",
                   plan->config.backend, found->name);
   struct transfer_backend *backend = &plan->backends[plan->num_backends++];

@@ -49,7 +49,7 @@ const struct cli_option cli_bench_transfer_rows[] = {
    "all its devices"),
   NUMBER("num-initiator-dev", num_initiator_dev, 1, 64, "1", "initiators: workers with SG, devices of one worker with "
    "MG"),
-  NUMBER("num-target-dev", num_target_dev, 1, 64, "1", "likewise targets"),
+  NUMBER("num-target-dev", num_target_dev, 1, 64, "1", "targets, in the same way"),
   CHOICE("initiator-seg-type", initiator_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of initiators: of "
    "the host or of a GPU. The workers of a host use its GPUs in turn"),
   CHOICE("target-seg-type", target_seg_type, transfer_segment_names, "KIND", "DRAM", "memory of targets"),

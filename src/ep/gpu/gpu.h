@@ -102,7 +102,7 @@ struct gpu_route {
   uint32_t num_tokens, topk;            // of the newest plan; num_tokens: an upper bound
   bool has_weights, narrow;             // of the dispatch that filled it; narrow: also of the plan
   bool rank_major, packed;              // of the receive of that dispatch
-  uint32_t rows, alignment;             // likewise
+  uint32_t rows, alignment;             // of that receive
   void *stream;                         // of the newest launch that fills it
 };
 
@@ -154,7 +154,7 @@ struct ep_gpu {
   bool stop;
 
   struct ep_sharer_groups sharers; // [net lock]
-  struct ep_share_stamps shared;   // likewise
+  struct ep_share_stamps shared;   // [net lock]
 
   pthread_t watcher;
   bool watching;

@@ -112,7 +112,7 @@ struct ep_op {
   size_t own_stride;
   struct ep_scales own_scales; // the caller's scales, if own_rows is the caller's x
   uint8_t *own_heads;          // [M] row headers of rows that this rank sends to itself
-  struct ep_inbox own_in;      // likewise
+  struct ep_inbox own_in;      // of the same rows
   float *own_back;       // [T][K] weights that go back with this rank's own rows, at their places; see own_weights
   uint16_t *own_combine; // [window_rows][H] this rank's own rows, reduced; with own_y, room for one row
   const uint16_t *own_y; // the caller's y, while it stays readable until combine_recv has returned

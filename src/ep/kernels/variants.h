@@ -39,7 +39,7 @@ enum {
   E4M3_NAN = 0x7F, // also the mask of the magnitude
   E4M3_SIGN = 0x80,
   E4M3_NORMAL_F32 = 121 << 23, // 2^-6, the lowest normal e4m3 value, as the bits of an f32
-  E4M3_MOST_F32 = 0x43E00000,  // 448, likewise
+  E4M3_MOST_F32 = 0x43E00000,  // 448, the greatest, as the bits of an f32
 
   F32_EXPONENT = 0x7F800000,
   F32_FRACTION = 0x007FFFFF,

@@ -32,7 +32,7 @@ enum {
   CLOCK_MEMORY = 2,     // nvmlClockType_t
   TO_SWITCH = 2,        // nvmlIntNvLinkDeviceType_t
   SPEED_OF_LINKS = 90,  // NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: 1e6 bytes a second
-  SPEED_OF_A_LINK = 164 // NVML_FI_DEV_NVLINK_GET_SPEED: likewise, `scope` is the link
+  SPEED_OF_A_LINK = 164 // NVML_FI_DEV_NVLINK_GET_SPEED: the same of one link, which is `scope`
 };
 
 struct nvml {

@@ -9,11 +9,11 @@ struct slurm_test {
   const char *id;
   enum slurm_test_type type;
   const struct toml_value *scenario;    // NULL: a test file alone
-  const struct toml_value *entry;       // [[Tests]]; NULL likewise
+  const struct toml_value *entry;       // [[Tests]]; NULL: a test file alone
   const struct toml_value *base;        // the test file; NULL: the entry is the whole test
   const struct toml_value **args;       // cmd_args of the file; those of the entry replace them or are added
-  const struct toml_value **env;        // extra_env_vars likewise
-  const struct toml_value **extra_args; // extra_cmd_args likewise
+  const struct toml_value **env;        // the same of extra_env_vars
+  const struct toml_value **extra_args; // the same of extra_cmd_args
   size_t num_args, num_env, num_extra_args;
   struct toml_place at; // of the test as a whole
 };

@@ -24,7 +24,7 @@ struct slurm_reported {
 struct slurm_report {
   const struct slurm_record *record;
   struct slurm_run_state *states; // [record->num_runs]
-  struct slurm_reported *runs;    // likewise
+  struct slurm_reported *runs;    // [record->num_runs]
   bool silent;                    // Slurm did not answer: the states come from the files
 };
 

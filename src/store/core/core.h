@@ -103,7 +103,7 @@ struct core_op {
 };
 
 enum core_target { CORE_VERSION, CORE_CREATE, CORE_MOD, CORE_VALUE, CORE_LEASE }; // the numbers of etcd's JSON
-enum core_relation { CORE_EQUAL, CORE_GREATER, CORE_LESS, CORE_NOT_EQUAL };       // likewise
+enum core_relation { CORE_EQUAL, CORE_GREATER, CORE_LESS, CORE_NOT_EQUAL };       // the same
 
 struct core_compare {
   struct core_range range; // every key in it has to satisfy the comparison; an absent key compares as zeros, and its

@@ -39,7 +39,7 @@ struct topology_nic {
 struct topology_gpu {
   char address[16];
   uint16_t vendor, device;
-  int numa_node;                    // -1 likewise
+  int numa_node;                    // -1: not known, or none in particular
   char cpus[TOPOLOGY_CPUS];         // processors near it, e.g. "0-47,96-143", for its threads; "" when not known
   uint16_t nics[TOPOLOGY_GPU_NICS]; // indices of those that serve it, the first one foremost
   size_t num_nics;
@@ -74,7 +74,7 @@ struct topology_choice_options {
 int topology_choose(struct topology_choice **choice, const struct topology_choice_options *options);
 void topology_choice_free(struct topology_choice *choice); // NULL is legal
 
-// Chooses again for lists and distances that are filled in (the rest is overwritten). INVALID likewise.
+// Chooses again for lists and distances that are filled in (the rest is overwritten). INVALID as above.
 int topology_assign(struct topology_choice *choice, const char *wished);
 
 enum topology_distance topology_distance_of(const struct topology_choice *choice, size_t gpu, size_t nic);

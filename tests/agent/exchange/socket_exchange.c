@@ -49,7 +49,7 @@ static void test_both_ways(void **state) {
   check_regions(listener.agent, here, 0);
   again = meet(&caller, &listener); // once more: the same peer
   assert_true(again == there);
-  // Regions that come and go are told over the connection.
+  // Regions that are added and removed are announced over the connection.
   assert_int_equal(weft_agent_allocate(caller.agent, WEFT_MEMORY_HOST, 4096, 0, &region, &memory), 0);
   crowd_await(&listener, WEFT_AGENT_EVENT_PEER_UPDATED, "caller", 1);
   check_regions(listener.agent, here, 1);

@@ -140,7 +140,7 @@ static void test_caller(void **state) {
     assert_true(raw_take(&raw, in, sizeof in) > 0);
     assert_int_equal(in[4], CONNECTION_METADATA);
     say_unproved(&raw, lie, content, size);
-    if (lie >= ZEROS && lie <= OF_OTHER_ROLE) { // it is told why
+    if (lie >= ZEROS && lie <= OF_OTHER_ROLE) { // it receives the reason
       assert_true(raw_take(&raw, in, sizeof in) > 0);
       assert_int_equal(in[4], CONNECTION_REFUSED);
       assert_int_equal(in[5], -WEFT_ERR_AUTH);

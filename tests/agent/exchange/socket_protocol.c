@@ -14,7 +14,7 @@ static uint8_t in[65536];
 enum lie {
   HONEST,
   FLIPPED,  // on its way, by somebody who does not have the token
-  REPEATED, // likewise
+  REPEATED, // by the same
   NO_BLOB,
   OUT_OF_TURN,
   ADOPTED_FIRST,
@@ -76,7 +76,7 @@ static void test_lies(void **state) {
     if (known)
       crowd_await(&listener, LOST, "other", loaded); // its connection has ended
     assert_int_equal(crowd_count(&listener, LOADED, "other"), loaded);
-    if (lie == NO_BLOB || lie == OLD || lie == NEW) { // it is told why
+    if (lie == NO_BLOB || lie == OLD || lie == NEW) { // it receives the reason
       assert_int_equal(in[4], CONNECTION_REFUSED);
       assert_int_equal(in[5], lie == NO_BLOB ? -WEFT_ERR_PROTOCOL : -WEFT_ERR_VERSION);
     } else if (!known) {

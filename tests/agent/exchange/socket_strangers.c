@@ -170,7 +170,8 @@ static void test_late(void **state) {
   crowd_close(&listener);
 }
 
-// Who sends a byte at a time gets no more time for it, once its first message is there (before: tests/secure/lobby.c).
+// A caller that sends a byte at a time gets no more time for it, once its first message is there (before:
+// tests/secure/lobby.c).
 static void test_slow(void **state) {
   (void)state;
   static struct crowd_member listener;

@@ -149,7 +149,7 @@ static void test_two_fetch_one(void **state) {
     assert_int_equal(both[i].err, WEFT_ERR_TIMEOUT);
     assert_true(both[i].peer == 5);
   }
-  // What is wrong with its metadata is told to all who ask, and not only to the first.
+  // Every agent that asks learns what is wrong with its metadata, not only the first.
   for (int i = 0; i < 2; i++) {
     both[i].timeout_ms = SUPPORT_DEADLINE_MS;
     assert_int_equal(pthread_create(&threads[i], NULL, fetch_nobody, &both[i]), 0);
@@ -215,7 +215,7 @@ static void test_labels(void **state) {
   store_agent_open(&b, "b", store);
   weft_region_t weights = store_agent_allocate(&a), cache = store_agent_allocate(&a);
   store_agent_publish(&b);
-  store_agent_fetch(&a, "b"); // who is told of regions that go
+  store_agent_fetch(&a, "b"); // it is notified of regions that are removed
   struct weft_metadata_options none = WEFT_METADATA_OPTIONS_INIT, some = WEFT_METADATA_OPTIONS_INIT;
   weft_peer_t peer = 0, same = 0;
   none.flags = WEFT_METADATA_ADDRESSES;

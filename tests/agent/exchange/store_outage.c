@@ -144,7 +144,7 @@ static int listen_silently(char *url, size_t size) {
   return fd;
 }
 
-// Who has little time waits no longer for a store than that, though another call waits for an answer of it.
+// A call with little time waits no longer than that for a store, though another call waits for an answer of it.
 void store_outage_silent(void **state) {
   (void)state;
   if (store_kind_url()) // one kind suffices: it is none of them

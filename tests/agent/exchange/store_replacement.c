@@ -100,7 +100,7 @@ static int be_published(void *arg, int in, int out) {
   return 0;
 }
 
-// Who was killed leaves its key behind; its successor on the same host need not wait for the lease.
+// A killed agent leaves its key behind; its successor on the same host need not wait for the lease.
 void store_replacement_restarted(void **state) {
   (void)state;
   const char *url = store_kind_url();

@@ -297,7 +297,7 @@ static void test_both_stopped(void **state) {
   crowd_end(&watcher);
 }
 
-// Who was loaded by hand and does not know this agent sends nothing, and is not lost for it.
+// A peer that was loaded by hand and does not know this agent sends nothing, and is not lost for it.
 static void test_one_way(void **state) {
   (void)state;
   static struct crowd_member target, initiator;

@@ -74,7 +74,7 @@ static void test_strangers_blob(void **state) {
   describe_seal(blob, size);
   expect_refused(&holder, blob, size, "another token");
   assert_int_equal(crowd_count(&holder, LOADED, NULL), 1);
-  // Who has none takes both kinds: its application vouches for them.
+  // An agent without a token takes both kinds: its application vouches for them.
   crowd_load(stranger.agent, friend.agent);
   crowd_load(stranger.agent, other.agent);
   crowd_close(&holder);

@@ -35,7 +35,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-// What one thread was told.
+// The events that one thread received.
 struct told {
   uint32_t loaded, left;
   weft_peer_t living;

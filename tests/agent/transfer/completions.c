@@ -123,7 +123,7 @@ static void one_completion_at_a_time(void **state) {
   assert_non_null(strstr(weft_last_error(), "tag 7"));
   assert_int_equal(weft_transfer_post_with(transfer, &plain), 0); // asks for none
   assert_int_equal(weft_transfer_wait(transfer, SUPPORT_DEADLINE_MS), 0);
-  pair_free(transfer); // nobody is told any more
+  pair_free(transfer); // no completion follows
   take(&done, 1);
   assert_true(done.tag == 8 && done.transfer == other);
   expect_none();
@@ -160,8 +160,8 @@ static bool is_quiet(void *arg) {
   return weft_agent_arm(pair.a.agent, &timeout_ms) == 0 && poll(arg, 1, 0) == 0;
 }
 
-// A transfer that is freed takes its completion with it: those before and after it are told, and the descriptor does
-// not show it any more.
+// A transfer that is freed takes its completion with it: those before and after it are reported, and the descriptor
+// does not show it any more.
 static void a_freed_transfer_is_not_waited_for(void **state) {
   (void)state;
   struct pollfd shown = {.events = POLLIN};
@@ -262,7 +262,7 @@ static void bad_posts_are_refused(void **state) {
   pair_free(roomy);
 }
 
-// What does not end well is told too, with its code: by a deadline of this post's own, by a cancellation.
+// A transfer that fails is reported too, with its code: by a deadline of this post's own, by a cancellation.
 static void failures_are_reported(void **state) {
   (void)state;
   if (more[0] != &transport_loop && more[0] != &transport_loop_free)
@@ -290,7 +290,8 @@ static void failures_are_reported(void **state) {
   assert_true(done.tag == 3 && done.err == WEFT_ERR_SYSTEM);
   assert_int_equal(weft_agent_invalidate(pair.a.agent, pair.a.peer), 0);
   post = with_tag(4);
-  assert_int_equal(weft_transfer_post_with(transfer, &post), WEFT_ERR_PEER_LOST); // was not started: nothing is told
+  assert_int_equal(weft_transfer_post_with(transfer, &post),
+                   WEFT_ERR_PEER_LOST); // was not started: nothing is reported
   expect_none();
   assert_int_equal(weft_transfer_post_with(transfer, &post), WEFT_ERR_PEER_LOST);
   pair_free(transfer);

@@ -180,7 +180,7 @@ static void test_error_is_reported(void **state) {
   close(fd);
 }
 
-// Nothing else changes: the GPU's memory is registered and the file too, and what goes between them is told.
+// Nothing else changes: the GPU's memory is registered and the file too, and transfers between them are reported.
 static void without(const char *want) {
   int fd = support_file(BYTES, 1);
   open_agent();

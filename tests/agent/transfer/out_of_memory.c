@@ -210,7 +210,7 @@ static void every_allocation_may_fail(void **state) {
   assert_true(n > 50 && n < ROUNDS_MAX);
 }
 
-// --- what is told later ---
+// --- what is reported later ---
 
 struct news {
   weft_agent_t *agent;

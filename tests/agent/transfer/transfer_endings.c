@@ -499,7 +499,7 @@ static void closes_on_a_transport_that_hangs(void **state) {
   assert_int_equal(loop_flying(), 0);
 }
 
-// Who waits no longer knows it by 1, and keeps the memory: the write goes on, and lands after the wait.
+// A caller whose wait ends sees that by 1, and keeps the memory: the write goes on, and arrives after the wait.
 static void a_wait_ends_before_the_transfer(void **state) {
   (void)state;
   weft_transfer_t *transfer = held(4096, NULL);

@@ -424,7 +424,7 @@ def a_test_that_passed_leaves_nothing():
 
 
 def an_etcd_by_tls_is_checked_by_its_secret():
-    """Without a token, which etcd refuses; the pods of `helm test` likewise."""
+    """Without a token, which etcd refuses; so are the pods of `helm test`."""
     of_client = {"WEFT_CERT": "/etc/weft-store/tls.crt", "WEFT_KEY": "/etc/weft-store/tls.key"}
     for job, mode, client in itertools.product(("elastic", "bench", "ep"), MODES, (False, True)):
         documents = render(values={"job": job, "mode": mode, "store": {

@@ -99,7 +99,8 @@ static void the_shortest_steps_change_the_view_each_time(void **state) {
   }
 }
 
-// Members that hear the same headers, in any order, decide alike; a joiner told (op, epoch) agrees from then on.
+// Members that receive the same headers, in any order, decide alike; a joiner that received (op, epoch) agrees from
+// then on.
 static void members_and_joiner_agree_for_ever(void **state) {
   (void)state;
   struct ep_activation old[3], joiner;

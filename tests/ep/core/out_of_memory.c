@@ -20,7 +20,7 @@ static struct weft_ep_options small(weft_store_t *store, int32_t rank) {
                                   .topk = 2};
 }
 
-// A thread that cannot start for want of memory cannot be told from one too many.
+// A thread that cannot start for want of memory cannot be distinguished from one too many.
 static bool fair(int rc) {
   return (rc == WEFT_ERR_NOMEM || rc == WEFT_ERR_LIMIT) && weft_last_error()[0] != '\0';
 }

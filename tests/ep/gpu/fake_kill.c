@@ -67,7 +67,7 @@ static bool survive(struct rank *rank) {
   for (int i = 0; i < AFTER; i++)
     if (!operate(rank) || rank->info.num_lost > 0)
       return rank_fail(rank, "operation %llu lost somebody after all", (unsigned long long)rank->info.op);
-  // None is told where the view without the dead rank was faster than the news of its death.
+  // None is reported where the view without the dead rank was faster than the news of its death.
   const struct heard heard = hear(rank->ep);
   if (heard.deadlines > 0 || heard.deaths > 1)
     return rank_fail(rank, "%u deaths were told, and %u deadlines passed", heard.deaths, heard.deadlines);

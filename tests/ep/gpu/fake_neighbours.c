@@ -1,6 +1,6 @@
 // Ranks of one host share the windows that ranks of another host write, on CUDA memory without a GPU: even ranks are on
-// one host, odd ranks on the other. The test checks what sources are told, what readers have mapped, and which ranks
-// share.
+// one host, odd ranks on the other. The test checks what sources are notified of, what readers have mapped, and which
+// ranks share.
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>

@@ -120,7 +120,7 @@ static void a_route_is_filled_and_used_by_halves(void **state) {
   weft_ep_close(ep);
 }
 
-// CHECK_ROUTE: a changed top-k is told with its place, of a plan and behind a route that is filled.
+// CHECK_ROUTE: a changed top-k is reported with its place, of a plan and behind a route that is filled.
 static void a_changed_top_k_is_named(void **state) {
   (void)state;
   weft_ep_t *ep = fake_open(flow_options(0, 0));

@@ -58,7 +58,7 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
     assert_int_equal(weft_ep_dispatch(eps[2], &none, fake_no_rows(), NULL, &op), WEFT_ERR_FENCED);
     weft_ep_close(eps[2]);
     operate_until(eps, 2, 2, 1);
-    // The watcher keeps no more than DEVICE_ACTIVATIONS that it has not told, and may get no processor for long.
+    // The watcher keeps no more than DEVICE_ACTIVATIONS that it has not reported, and may get no processor for long.
     operate_until_notified(eps, &heard, &heard.activated, 3 + 2 * (uint64_t)round);
   }
   operate_until_notified(eps, &heard, &heard.released, CHURN);

@@ -143,7 +143,7 @@ static void refused_halves(struct rank *rank, void *arg) {
     says(rank, weft_ep_combine(rank->ep, op, &combine, &rank->result), 0, "");
   if (!rank->error[0] && (rank->info.num_lost || rank->result.num_missing))
     rank_fail(rank, "%u ranks lost, %u missing", rank->info.num_lost, rank->result.num_missing);
-  // Who does not give the room in place is told when the headers have come, and the operation is still there.
+  // A rank that gives no room in place gets the error when the headers have arrived, and the operation stays open.
   in_place.x = NULL;
   if (!rank->error[0] && says(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, NULL, &op), 0, ""))
     says(rank, weft_ep_finish(rank->ep, op), 0, "");
@@ -299,7 +299,7 @@ static void lie(void *arg, uint32_t rows_written, uint32_t peers_done) {
   }
 }
 
-// Where the news of the view comes after the loss it is told in other words.
+// Where the news of the view comes after the loss, the error has other words.
 static bool lost_with(struct rank *rank, const char *words) {
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   for (int i = 0; i < 1000; i++, poll(NULL, 0, 10)) // another thread may be about to tell it

@@ -362,7 +362,7 @@ static bool is_final(const struct scenario *scenario, const int32_t *view, uint3
 static void die_at(void *arg, uint32_t rows_written, uint32_t peers_done) {
   const struct scenario *scenario = arg;
   bool there = peers_done == scenario->drawn % 3 && rows_written >= 1 + 2 * peers_done + scenario->drawn / 3 % 4;
-  if (there || rows_written == 16) // likewise
+  if (there || rows_written == 16) // at the latest
     kill(getpid(), SIGKILL);
 }
 

@@ -147,7 +147,7 @@ static void run_scenario(struct fault_scenario scenario, int victim_signal) {
     assert_true(board->lost_in[i] >= 1);
     late = board->late[i] < late ? board->late[i] : late;
   }
-  // A death is told by the kernel; silence costs one deadline. Until the view without the victim takes effect,
+  // The kernel reports a death; silence costs one deadline. Until the view without the victim takes effect,
   // operations go on without it: who waits for it makes all wait. One that had to wait for a processor, too, has the
   // others wait for itself, but not itself.
   assert_true(late <= (scenario.expect_fenced ? 1 : 0));

@@ -111,7 +111,7 @@ void member_await_events(struct test_member *member, enum group_event_kind kind,
   uint32_t told = member->counts[kind];
   pthread_mutex_unlock(&member->lock);
   if (told < count)
-    fail_msg("told %u events of kind %d, not %u", told, (int)kind, count);
+    fail_msg("received %u events of kind %d, not %u", told, (int)kind, count);
 }
 
 int member_join(struct test_member *member) {

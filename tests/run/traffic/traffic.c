@@ -128,7 +128,7 @@ static void every_form_passes(enum weft_ep_dtype dtype, enum weft_ep_layout layo
     assert_non_null(strstr(weft_last_error(), "out_weights"));
     ((float *)traffic->pairs[PAIR_OUT_WEIGHTS].place)[2] -= 1;
   }
-  // Nobody has joined, so the route is not refused, and that is told.
+  // Nobody has joined, so the route is not refused, and that is reported.
   assert_int_equal(traffic_check_refused(traffic), WEFT_ERR_DATA);
   assert_non_null(strstr(weft_last_error(), "want CONFLICT"));
   traffic_close(traffic);

@@ -214,8 +214,8 @@ static void check_revisions(const struct life *life) {
     }
 }
 
-// Every event as the watch told it, from revision `from` on: keys with the revision counted from the beginning. Leases
-// of one fate end in any order, so of a lease that ran out it is the fate that counts, not the revision.
+// Every event as the watch reported it, from revision `from` on: keys with the revision counted from the beginning.
+// Leases of one fate end in any order, so of a lease that ran out it is the fate that counts, not the revision.
 static void say_events(struct life *life, const struct support_events *events, int64_t until) {
   struct text *out = &life->subject->said;
   for (size_t i = 0; i < events->count; i++) {

@@ -1,4 +1,4 @@
-// Another process with a worker, which does what it is told: process.c starts it, child.c is it.
+// Another process with a worker, which does what it is asked to: process.c starts it, child.c is it.
 #ifndef CONFORMANCE_PROCESS_H
 #define CONFORMANCE_PROCESS_H
 

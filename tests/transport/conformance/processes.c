@@ -164,7 +164,7 @@ static bool was_told(void *arg) {
   return ((struct end *)arg)->peer_events > 0;
 }
 
-// The peer is dead: that is told once where it is told, and a post fails or can be ended.
+// The peer is dead: a transport that reports that does so once, and a post fails or can be ended.
 static void expect_lost(struct couple *couple) {
   struct end *end = couple->pair.a;
   if (HAS(REPORTS_DEATH)) {

@@ -114,7 +114,7 @@ static inline bool place_is_whole(const struct place *place) {
 bool place_can(enum weft_memory_kind kind);
 // `peer`, of the other end, imports it; NULL: local only.
 void place_open(struct place *place, struct end *end, struct transport_peer *peer, uint64_t length);
-// The same for a region of that kind which others are told of by other means.
+// The same for a region of that kind that others learn of by other means.
 void place_show(struct place *place, struct end *end, enum weft_memory_kind kind, bool plain, uint64_t length);
 void place_close(struct place *place);
 void place_forget(struct place *place); // takes the region back, and keeps the memory

@@ -223,7 +223,7 @@ static void with_anothers_source(struct scene *scene, struct blob *lie) {
   blob_make(lie, &scene->address, body, name + 2 + 2 * size);
 }
 
-// Who is fenced must not have another cut off in its place.
+// A fenced peer must not cause another one to be cut off.
 static void anothers_source(void) {
   struct scene scene;
   struct side third;

@@ -21,7 +21,7 @@ static void expect_owner_alone(struct lies *lies, const void *address, size_t si
   }
 }
 
-// The victim is told its own address as that of a peer: it would copy from and to its own memory.
+// The victim receives its own address as that of a peer: it would copy from and to its own memory.
 static void test_own_address(void **state) {
   (void)state;
   struct lies lies;

@@ -27,7 +27,7 @@ void lies_close(struct lies *lies);
 
 // connect() of the victim. A failure has to have a sentence, and leaves nothing.
 int lies_connect(struct lies *lies, const void *address, size_t size, const char *owner);
-// import() of the victim, from that peer, likewise.
+// import() of the victim, from that peer. The same holds for its failure.
 int lies_import(struct transport_peer *peer, const void *key, size_t size);
 
 // Makes the checksum of a changed card fit.

@@ -89,7 +89,7 @@ static void test_an_upload_that_nobody_wants_any_more(void **state) {
   storage_close(&storage);
 }
 
-// The attempt that the deadline ends has no reason to tell, but the one before it has.
+// The attempt that the deadline ends has no reason to report, but the one before it has.
 static void test_a_query_names_the_failure_before_its_deadline(void **state) {
   (void)state;
   static const struct {

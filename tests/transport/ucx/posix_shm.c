@@ -45,7 +45,7 @@ static void a_list_that_does_not_fit_is_none(void **state) {
   assert_false(ucx_without_posix(name, much, sizeof much));
 }
 
-// What this machine's UCX is told.
+// The settings of this machine's UCX.
 static void tls(const char *const *settings, char out[256]) {
   struct transport_options options = {.size = sizeof options, .settings = settings};
   ucx_config_value(&options, "UCX_TLS", out, 256);

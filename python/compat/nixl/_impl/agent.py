@@ -541,7 +541,7 @@ class nixlAgent:
 
     def sendLocalPartialMD(self, descs: nixlRegDList, inc_conn_info: bool = False, backends: Sequence[int] = (),
                            ip_addr: str = "", port: int = 0, label: str = "") -> nixl_status_t:
-        """Sends the metadata of some registered descriptors likewise; in the store it is under a label."""
+        """Sends the metadata of some registered descriptors in the same way; in the store it is under a label."""
         address, ids = self._address(ip_addr, port), self._ids(descs)
         if address is not None:
             self._exchange.send_to(address, False, ids)

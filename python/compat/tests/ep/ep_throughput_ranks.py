@@ -314,7 +314,7 @@ def room(rank: int, ranks: int, store: Any) -> None:
 
 
 def killed(rank: int, ranks: int, store: Any) -> None:
-    """A rank dies: the others are told by an exception, or with enable_shrink go on without its tokens."""
+    """A rank dies: the others get an exception, or with enable_shrink go on without its tokens."""
     buffer = begin(rank, ranks, store, enable_shrink=True)
     strict = deep_ep.Buffer(dist.group.WORLD, explicitly_destroy=True)
     inputs = [tokens_of(r, ranks, tokens=40, hidden=H, topk=K, experts=E * ranks) for r in range(ranks)]

@@ -177,7 +177,7 @@ def test_a_transfer_in_flight_is_cancelled(pair: tuple[nixl_agent, nixl_agent]) 
 
 
 def test_threads_share_a_transfer(pair: tuple[nixl_agent, nixl_agent]) -> None:
-    """While one of them posts, the others are told that it is in flight; once it has ended, that it has, whoever else
+    """While one of them posts, the others learn that it is in flight; once it has ended, that it has, whoever else
     asks at that moment."""
     here, there = np.ones(1 << 24, np.uint8), np.zeros(1 << 24, np.uint8)
     registered = pair[0].register_memory(here)

@@ -14,7 +14,7 @@
 enum {
   DRAWN_CAPACITY = 8,
   DRAWN_FOUNDERS = 4, // most of a group
-  DRAWN_JOINERS = 2,  // likewise, besides these
+  DRAWN_JOINERS = 2,  // most, besides these
 };
 
 // What an engine may refuse as UNSUPPORTED.
@@ -36,7 +36,7 @@ struct drawn_group {
   enum weft_ep_mode mode;
   uint64_t window_bytes;
   enum weft_ep_dtype dtype;                 // that the group is opened for
-  enum weft_ep_combine_dtype combine_dtype; // likewise
+  enum weft_ep_combine_dtype combine_dtype; // the same for combines
   uint32_t experts, topk, tokens, hidden;
   uint32_t operations;    // at least so many, as the founders number them
   struct pattern pattern; // its topk is that of each operation
