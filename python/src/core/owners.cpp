@@ -79,7 +79,7 @@ private:
 } // namespace
 
 void bind_owners(nb::module_ &m) {
-  nb::class_<Owners>(m, "Owners", "Who has objects: what nobody else has may be used again.")
+  nb::class_<Owners>(m, "Owners", "Owners of objects: an object without another owner may be used again.")
       .def(
           nb::init<nb::sequence, nb::sequence>(), nb::arg("objects"), nb::arg("counts") = nb::make_tuple(),
           nb::sig("def __init__(self, objects: collections.abc.Sequence[object], counts: "
