@@ -35,7 +35,8 @@ SHOWN = 40  # lines of a failed test's output
 REPORTED = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer|runtime error: ")
 MEMCHECK = re.compile(r"^==\d+== ERROR SUMMARY: [1-9]", flags=re.M)
 # cmocka's message about a failed assertion, and its place in the source.
-ASSERTION = re.compile(r"^\[ *ERROR *\] --- (.*)\n(?:.*\n)*?\[ *LINE *\] --- (.*?): error", flags=re.M)
+ASSERTION = re.compile(r"^(?:ERROR: (.*)\n)?\[ *ERROR *\] --- (?:(.*)\n(?:.*\n)*?)??\[ *LINE *\] --- (.*?): error",
+                       flags=re.M)
 FUZZED = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+) ft: \d+ corp: (\d+)/(\S+)")
 PART_SKIPPED = re.compile(r"^(\S+) .*\.\.\. skipped ['\"](.*)['\"]$|^\[ *SKIPPED *\] (\w+)$", flags=re.M)
 
@@ -65,7 +66,7 @@ class Case:
         """The failure in one line: the assertion, else the last line."""
         failed = ASSERTION.search(self.output)
         if failed:
-            return f"{failed[1]} at {failed[2]}"
+            return f"{failed[2] or failed[1] or 'a failure'} at {failed[3]}"
         return next((line.strip() for line in reversed(self.output.splitlines()) if line.strip()), "")
 
     def cell(self):

@@ -59,6 +59,13 @@ class SumTests(unittest.TestCase):
             self.assertEqual((status, summary.splitlines()[-1]), (int("1 failed" in last), last), said)
             self.assertIn("b after 0.5 s; 0x1 != 0 at /a/b.c:27", summary)
 
+    def test_a_leak_after_a_failure_with_a_message_is_no_finding(self):
+        said = "ERROR: rank 1 is late\n[  ERROR   ] --- [   LINE   ] --- /a/b.c:27: error: Failure!\n"
+        status, summary = self.sum({"asan.xml": junit(("a", True, ""), ("b", False, said + "LeakSanitizer: 168 bytes")),
+                                    "asan.alone": junit(("b", True, ""))})
+        self.assertEqual((status, summary.splitlines()[-1]), (0, "2 passed, 0 failed"))
+        self.assertIn("b after 0.5 s; rank 1 is late at /a/b.c:27", summary)
+
     def test_what_is_left_behind_is_a_failure_named_near_the_end(self):
         status, said = self.sum({"release.xml": junit(("a", True, "")), "release.left": "file /tmp/x\nprocess 7: y\n",
                                  "asan.xml": junit(("a", True, "")), "asan.left": ""})
