@@ -13,7 +13,7 @@ static uint64_t close_with(struct ep_activation *activation, uint64_t ready) {
   return ep_activation_close(activation);
 }
 
-static void starts_where_it_is_asked_to(void **state) {
+static void starts_with_the_given_operation_and_view(void **state) {
   (void)state;
   struct ep_activation a;
   ep_activation_init(&a, 7, 3, 1);
@@ -38,7 +38,7 @@ static void nothing_newer_changes_nothing(void **state) {
   struct ep_activation a;
   ep_activation_init(&a, 0, 4, 1);
   assert_int_equal(close_with(&a, 4), 0);
-  assert_int_equal(close_with(&a, 3), 0); // a rank that has not heard of view 4 yet, though it runs in it
+  assert_int_equal(close_with(&a, 3), 0); // a rank that has not received view 4 yet, though it runs in it
   assert_int_equal(ep_activation_epoch(&a, 3), 4);
 }
 
@@ -54,7 +54,7 @@ static void no_second_decision_while_one_is_on_its_way(void **state) {
   assert_int_equal(ep_activation_epoch(&a, 4), 3);
 }
 
-static void adopting_forgets_what_was_heard(void **state) {
+static void adopting_forgets_what_was_received(void **state) {
   (void)state;
   struct ep_activation a;
   ep_activation_init(&a, 0, 1, 1);
@@ -65,7 +65,7 @@ static void adopting_forgets_what_was_heard(void **state) {
   assert_int_equal(close_with(&a, 4), 4);
 }
 
-static void nobody_heard_changes_nothing(void **state) {
+static void nothing_received_changes_nothing(void **state) {
   (void)state;
   struct ep_activation a;
   ep_activation_init(&a, 0, 1, 1);
@@ -99,12 +99,12 @@ static void the_shortest_steps_change_the_view_each_time(void **state) {
   }
 }
 
-// Members that receive the same headers, in any order, decide alike; a joiner that received (op, epoch) agrees from
+// Members that receive the same headers, in any order, decide alike; a joiner that is sent (op, epoch) agrees from
 // then on.
 static void members_and_joiner_agree_for_ever(void **state) {
   (void)state;
   struct ep_activation old[3], joiner;
-  uint64_t seed = 1, newest = 1, told = 0;
+  uint64_t seed = 1, newest = 1, first = 0;
   for (int i = 0; i < 3; i++)
     ep_activation_init(&old[i], 0, 1, 1);
   for (uint64_t op = 0; op < 10000; op++) {
@@ -120,27 +120,27 @@ static void members_and_joiner_agree_for_ever(void **state) {
         ep_activation_receive(&old[i], ready[(i + j) % 3]);
       decided = ep_activation_close(&old[i]);
     }
-    if (told != 0 && op >= told) {
+    if (first != 0 && op >= first) {
       for (int j = 0; j < 3; j++)
         ep_activation_receive(&joiner, ready[j]);
       ep_activation_close(&joiner);
       assert_int_equal(ep_activation_epoch(&joiner, op + 1), ep_activation_epoch(&old[0], op + 1));
       assert_int_equal(ep_activation_epoch(&joiner, op + 2), ep_activation_epoch(&old[0], op + 2));
     }
-    if (told == 0 && decided != 0)
-      ep_activation_init(&joiner, told = op + EP_ACTIVATION_LEAD, decided, 1);
+    if (first == 0 && decided != 0)
+      ep_activation_init(&joiner, first = op + EP_ACTIVATION_LEAD, decided, 1);
   }
-  assert_true(told != 0);
+  assert_true(first != 0);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(starts_where_it_is_asked_to),
+      cmocka_unit_test(starts_with_the_given_operation_and_view),
       cmocka_unit_test(lowest_ready_takes_effect_two_operations_later),
       cmocka_unit_test(nothing_newer_changes_nothing),
       cmocka_unit_test(no_second_decision_while_one_is_on_its_way),
-      cmocka_unit_test(adopting_forgets_what_was_heard),
-      cmocka_unit_test(nobody_heard_changes_nothing),
+      cmocka_unit_test(adopting_forgets_what_was_received),
+      cmocka_unit_test(nothing_received_changes_nothing),
       cmocka_unit_test(a_view_waits_for_the_next_step),
       cmocka_unit_test(the_shortest_steps_change_the_view_each_time),
       cmocka_unit_test(members_and_joiner_agree_for_ever),

@@ -34,8 +34,8 @@ struct member {
   uint32_t sent_to[OPS + DEPTH]; // bit r: our header of the operation went to r
   uint32_t received[OPS + DEPTH], passed[OPS + DEPTH];
   uint64_t closed_in[OPS + DEPTH]; // 0: not closed
-  uint64_t told_op[RANKS];         // told_op[from]: plus one
-  uint64_t told_epoch[RANKS];
+  uint64_t start_op[RANKS];        // start_op[from]: sent by that member, plus one; 0: none
+  uint64_t start_epoch[RANKS];
   struct header in[RANKS][OPS + DEPTH];
 };
 
@@ -97,10 +97,10 @@ static bool commit_something(struct world *w) {
 
 static void send_start(struct world *w, int from, int to, uint64_t op, uint64_t epoch) {
   struct member *m = &w->m[to];
-  if (m->told_op[from] != 0 && m->told_op[from] <= op + 1)
+  if (m->start_op[from] != 0 && m->start_op[from] <= op + 1)
     return;
-  m->told_op[from] = op + 1;
-  m->told_epoch[from] = epoch;
+  m->start_op[from] = op + 1;
+  m->start_epoch[from] = epoch;
 }
 
 static void put(struct world *w, int from, int to, uint64_t op) {
@@ -140,7 +140,7 @@ static bool hung_up(const struct world *w, int rank, int from, uint64_t op) {
 }
 
 static bool counts_us_later(const struct member *m, int from, uint64_t op) {
-  uint64_t start = m->told_op[from];
+  uint64_t start = m->start_op[from];
   return start > op + 1 && start - 1 < OPS && m->in[from][start - 1].there;
 }
 
@@ -214,9 +214,9 @@ static bool begin(struct world *w, int rank) {
   struct member *m = &w->m[rank];
   uint64_t op = UINT64_MAX, epoch = 0;
   for (int from = 0; from < RANKS; from++)
-    if (m->told_op[from] && m->told_op[from] - 1 < op) {
-      op = m->told_op[from] - 1;
-      epoch = m->told_epoch[from];
+    if (m->start_op[from] && m->start_op[from] - 1 < op) {
+      op = m->start_op[from] - 1;
+      epoch = m->start_epoch[from];
     }
   if (op == UINT64_MAX || op >= OPS)
     return false;
@@ -247,7 +247,7 @@ static bool step(struct world *w, int rank, bool overlap) {
   return listen(w, rank, crash) || (may_send && (send_headers(w, rank, crash), true));
 }
 
-static bool hear_of_views(struct world *w) {
+static bool learn_of_views(struct world *w) {
   bool news = false;
   for (int rank = 0; rank < RANKS; rank++)
     if (!w->m[rank].dead && w->m[rank].known < w->newest && draw(w, 2)) {
@@ -269,8 +269,8 @@ static bool differ(const struct world *w, uint64_t op) {
 }
 
 // Without a crash survivors agree on every operation; each crash costs at most two in which they differ. With steps it
-// costs a whole step, if a leaver decides a newer view than the others do, tells a joiner, and is out: the others make
-// the same decision one step later, and until then the joiner passes over them.
+// costs a whole step, if a leaver decides a newer view than the others do, notifies a joiner, and is out: the others
+// make the same decision one step later, and until then the joiner passes over them.
 static void check_agreement(const struct world *w, uint64_t seed) {
   uint32_t different = 0;
   for (uint64_t op = 0; op < OPS; op++)
@@ -314,7 +314,7 @@ static void run_scenario(uint64_t seed, bool overlap, uint32_t operations) {
     ep_activation_init(&w.m[rank].activation, 0, 1, operations);
   }
   for (int i = 0, idle = 0; i < STEPS && idle < 1000; i++) {
-    bool did = draw(&w, 30) == 0 ? commit_something(&w) : draw(&w, 4) == 0 ? hear_of_views(&w) : false;
+    bool did = draw(&w, 30) == 0 ? commit_something(&w) : draw(&w, 4) == 0 ? learn_of_views(&w) : false;
     did |= step(&w, (int)draw(&w, RANKS), overlap);
     idle = did ? 0 : idle + 1;
   }

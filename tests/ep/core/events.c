@@ -79,7 +79,7 @@ static void a_descriptor_that_is_made_late_is_readable(void **state) {
   assert_false(is_readable(fd));
 }
 
-static void events_come_in_order_with_what_they_say(void **state) {
+static void events_come_in_order_and_their_fields_are_right(void **state) {
   weft_ep_t *ep = rank_of(state);
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   uint64_t last_ns = 0;
@@ -87,7 +87,7 @@ static void events_come_in_order_with_what_they_say(void **state) {
   struct pollfd news = {.events = POLLIN};
   assert_int_equal(weft_ep_fd(ep, &news.fd), 0);
   assert_int_equal(weft_ep_activate(ep, DEADLINE_MS), 0);
-  while (!committed || !activated) { // the group's thread tells of the first
+  while (!committed || !activated) { // the group's thread reports the first
     assert_int_equal(poll(&news, 1, DEADLINE_MS), 1);
     assert_int_equal(weft_ep_next_event(ep, &event), 1);
     assert_true(event.time_ns >= last_ns);
@@ -115,7 +115,7 @@ static void a_detail_is_cut_where_it_is_too_long(void **state) {
   assert_int_equal(event.incarnation, 5);
 }
 
-static void the_descriptor_says_whether_there_is_one(void **state) {
+static void the_descriptor_is_readable_while_there_is_one(void **state) {
   weft_ep_t *ep = rank_of(state);
   int fd = -1, again = -1;
   take_all(ep);
@@ -211,9 +211,9 @@ static void wrong_arguments_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_descriptor_that_is_made_late_is_readable),
-      cmocka_unit_test(events_come_in_order_with_what_they_say),
+      cmocka_unit_test(events_come_in_order_and_their_fields_are_right),
       cmocka_unit_test(a_detail_is_cut_where_it_is_too_long),
-      cmocka_unit_test(the_descriptor_says_whether_there_is_one),
+      cmocka_unit_test(the_descriptor_is_readable_while_there_is_one),
       cmocka_unit_test(a_full_queue_keeps_the_newest_and_counts_what_went),
       cmocka_unit_test(losses_and_fencing_stay_in_a_full_queue),
       cmocka_unit_test(wrong_arguments_are_named),

@@ -20,7 +20,7 @@ static struct weft_ep_options small(weft_store_t *store, int32_t rank) {
                                   .topk = 2};
 }
 
-// A thread that cannot start for want of memory cannot be distinguished from one too many.
+// A thread that cannot start for lack of memory cannot be distinguished from one too many.
 static bool fair(int rc) {
   return (rc == WEFT_ERR_NOMEM || rc == WEFT_ERR_LIMIT) && weft_last_error()[0] != '\0';
 }
@@ -46,7 +46,7 @@ static int visit(weft_ep_t *ep, const char **call) {
 }
 
 // One visit, in which the n-th allocation fails. Returns whether it came to so many.
-static bool run(uint64_t n, uint32_t *told) {
+static bool run(uint64_t n, uint32_t *errors) {
   weft_store_t *store;
   struct background_rank resident;
   assert_int_equal(weft_store_open_local(&store), 0);
@@ -66,7 +66,7 @@ static bool run(uint64_t n, uint32_t *told) {
     fail_msg("allocation %" PRIu64 ": %s: %s: \"%s\"", n, call, weft_err_name(rc), weft_last_error());
   if (rc != 0 && !failed)
     fail_msg("no allocation failed, but %s did: %s", call, weft_last_error());
-  *told += rc != 0;
+  *errors += rc != 0;
   weft_ep_close(guest);
 
   background_rank_assert_runs(&resident);
@@ -77,20 +77,20 @@ static bool run(uint64_t n, uint32_t *told) {
 
 static void every_allocation_may_fail(void **state) {
   (void)state;
-  uint32_t told = 0;
+  uint32_t errors = 0;
   for (int i = 0; i < WARM_UP; i++)
-    run(0, &told);
+    run(0, &errors);
   int64_t live = allocations_live();
   int descriptors = support_descriptors();
   uint64_t n = 1;
-  while (n < ROUNDS_MAX && run(n, &told)) {
+  while (n < ROUNDS_MAX && run(n, &errors)) {
     if (allocations_live() != live)
       fail_msg("allocation %" PRIu64 ": %" PRId64 " allocations are left behind", n, allocations_live() - live);
     assert_int_equal(support_descriptors(), descriptors);
     n++;
   }
   print_message("each of %" PRIu64 " allocations failed once; %u visits were ended by it, the others went on\n", n - 1,
-                told);
+                errors);
   assert_true(n > 50 && n < ROUNDS_MAX);
 }
 

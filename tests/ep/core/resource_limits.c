@@ -134,7 +134,7 @@ static void connect_names_the_descriptor_limit(void **state) {
     restore(RLIMIT_NOFILE, &before);
     if (rc == 0)
       break;
-    if (rc != WEFT_ERR_TIMEOUT) // the other rank could not even take the call, and says so in its log
+    if (rc != WEFT_ERR_TIMEOUT) // the other rank could not even take the call, and logs this
       assert_says(rc, WEFT_ERR_LIMIT, "ulimit -n");
     named += rc == WEFT_ERR_LIMIT;
     background_rank_assert_runs(&visit.resident);
@@ -146,7 +146,8 @@ static void connect_names_the_descriptor_limit(void **state) {
   visit_end(&visit);
 }
 
-// The linker puts this in the place of the library's (--wrap): each look at a call that cannot be taken says so.
+// The linker puts this in the place of the library's (--wrap): it counts the warnings about a call that cannot be
+// taken.
 static atomic_uint warnings;
 void __wrap_log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void __wrap_log_line(enum log_level level, const char *format, ...) {
@@ -261,7 +262,7 @@ static void connect_names_the_file_size_limit(void **state) {
 
 enum outcome { OPENED, NO_STORE, NO_RANK, WRONG };
 
-// In a process of a user who may have so many threads.
+// In a process of a user that may have so many threads.
 static enum outcome open_with_threads(rlim_t threads) {
   struct rlimit limit = {threads, threads};
   weft_store_t *store;

@@ -148,7 +148,7 @@ static void a_rank_that_ends_in_the_handshake_is_gone_and_not_out_of_reach(void 
 }
 
 // Neither takes the other's call.
-static void ranks_that_want_different_ways_say_so(void **state) {
+static void ranks_with_different_transports_refuse_each_other(void **state) {
   (void)state;
   static const int32_t called = 0;
   struct hosts hosts;
@@ -174,7 +174,7 @@ int main(void) {
       cmocka_unit_test(without_it_a_transport_is_taken),
       cmocka_unit_test(nothing_else_is_taken_if_it_is_asked_for),
       cmocka_unit_test(a_rank_that_ends_in_the_handshake_is_gone_and_not_out_of_reach),
-      cmocka_unit_test(ranks_that_want_different_ways_say_so),
+      cmocka_unit_test(ranks_with_different_transports_refuse_each_other),
   };
   return cmocka_run_group_tests_name("ep_fabric", tests, NULL, NULL);
 }

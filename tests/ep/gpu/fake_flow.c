@@ -267,7 +267,7 @@ static void what_is_missing_is_made_up_for_without_weights(void **state) {
   weft_ep_close(ep);
 }
 
-static void a_group_for_latency_says_what_it_cannot_do(void **state) {
+static void a_group_for_latency_refuses_what_it_cannot_do(void **state) {
   (void)state;
   weft_ep_t *ep = fake_open(fake_options(0, NULL, 0));
   uint64_t op;
@@ -340,7 +340,7 @@ int main(void) {
       TEST(an_operation_is_combined_again),
       TEST(a_combine_counts_the_bytes_of_its_type),
       TEST(what_is_missing_is_made_up_for_without_weights),
-      TEST(a_group_for_latency_says_what_it_cannot_do),
+      TEST(a_group_for_latency_refuses_what_it_cannot_do),
       TEST(rows_go_to_other_hosts_by_the_relay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 static void founders_operate(void **state) {
   (void)state;
   weft_ep_t *eps[3];
-  struct fake_heard heard = {0};
+  struct fake_events events = {0};
   fake_found(eps, 3);
   int32_t device = -1;
   assert_int_equal(weft_ep_get_memory(eps[0], &device), WEFT_EP_MEMORY_CUDA);
@@ -30,8 +30,8 @@ static void founders_operate(void **state) {
   assert_int_equal(stats.operations, 20);
   assert_int_equal(stats.activations, 1);
   assert_int_equal(stats.connected, 2);
-  fake_hear(eps[0], &heard);
-  assert_int_equal(heard.activated, 1);
+  fake_take_events(eps[0], &events);
+  assert_int_equal(events.activated, 1);
   for (int i = 0; i < 3; i++)
     weft_ep_close(eps[i]);
 }
@@ -62,7 +62,7 @@ static uint64_t waited_for(weft_ep_t *ep, int32_t rank) {
 }
 
 // While another thread has the lock that it installs links under.
-static void telling_waits_for_nobody_who_connects(void **state) {
+static void results_do_not_wait_for_a_thread_that_connects(void **state) {
   (void)state;
   weft_ep_t *eps[2];
   pthread_t thread;
@@ -80,7 +80,7 @@ static void telling_waits_for_nobody_who_connects(void **state) {
   pthread_mutex_unlock(&eps[0]->links.lock);
   pthread_join(thread, NULL);
   if (!done)
-    fail_msg("what an operation did was not told by the deadline, beside a thread that installs a link");
+    fail_msg("the results of an operation were not there by the deadline, while another thread installs a link");
   assert_ok(await_call.rc);
   assert_int_equal(waited_for(eps[0], 1), 0);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
@@ -132,7 +132,7 @@ static void a_barrier_names_who_does_not_come(void **state) {
   weft_ep_close(eps[1]);
 }
 
-// The device hears of the flag: what it does with it takes a GPU (python/compat/tests/ep/test_cuda.py).
+// The device gets the flag. Its effect is tested on a GPU (python/compat/tests/ep/test_cuda.py).
 static void ordered_ranks_are_opened_as_such(void **state) {
   (void)state;
   const int32_t founders[] = {0};
@@ -163,7 +163,7 @@ static void auto_without_an_engine_is_host_memory(void **state) {
   weft_ep_close(ep);
 }
 
-static void captured_launches_have_no_number_and_tell_nothing(void **state) {
+static void captured_launches_have_no_number_and_no_results(void **state) {
   (void)state;
   weft_ep_t *eps[1];
   fake_found(eps, 1);
@@ -196,7 +196,7 @@ static void captured_launches_have_no_number_and_tell_nothing(void **state) {
   assert_int_equal(info.op, 3);
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   assert_ok(weft_ep_get_stats(eps[0], &stats));
-  assert_int_equal(stats.operations, 3); // that the last one has ended the next kernel tells
+  assert_int_equal(stats.operations, 3); // the next kernel reports that the last one has ended
   fake_operate(eps, 1, &info);
   assert_int_equal(info.op, 4);
   assert_ok(weft_ep_get_stats(eps[0], &stats));
@@ -256,7 +256,7 @@ static void what_a_capture_has_begun_does_not_end_outside(void **state) {
   fake_operate(eps, 1, NULL);
   assert_ok(weft_ep_await(eps[0], 0, NULL, NULL, DEADLINE_MS));
   assert_int_equal(gpu->api->ep_progress(gpu->engine, &progress, why), 0);
-  assert_int_equal(progress.ended, 0); // the next dispatch tells of the one
+  assert_int_equal(progress.ended, 0); // the next dispatch reports that the first one ended
   weft_ep_close(eps[0]);
 }
 
@@ -298,7 +298,7 @@ static void what_was_begun_outside_does_not_end_in_a_capture(void **state) {
 }
 
 // Two tokens of one rank in a group of eight places; experts 0 and 1 are its own.
-static void rows_too_many_and_selections_missing_are_reported(void **state) {
+static void too_many_rows_and_missing_selections_are_reported(void **state) {
   (void)state;
   struct weft_ep_options options = fake_options(0, NULL, 0);
   options.topk = 2;
@@ -403,7 +403,8 @@ static void operations_out_of_turn_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(founders_operate, fake_open_store, fake_close_store),
-      cmocka_unit_test_setup_teardown(telling_waits_for_nobody_who_connects, fake_open_store, fake_close_store),
+      cmocka_unit_test_setup_teardown(results_do_not_wait_for_a_thread_that_connects, fake_open_store,
+                                      fake_close_store),
       cmocka_unit_test_setup_teardown(an_interrupted_wait_leaves_what_was_launched, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(a_barrier_names_who_does_not_come, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(ordered_ranks_are_opened_as_such, fake_open_store, fake_close_store),
@@ -412,9 +413,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(what_a_capture_has_begun_does_not_end_outside, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(what_was_begun_outside_does_not_end_in_a_capture, fake_open_store,
                                       fake_close_store),
-      cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_tell_nothing, fake_open_store,
+      cmocka_unit_test_setup_teardown(captured_launches_have_no_number_and_no_results, fake_open_store,
                                       fake_close_store),
-      cmocka_unit_test_setup_teardown(rows_too_many_and_selections_missing_are_reported, fake_open_store,
+      cmocka_unit_test_setup_teardown(too_many_rows_and_missing_selections_are_reported, fake_open_store,
                                       fake_close_store),
       cmocka_unit_test_setup_teardown(weights_of_rows_by_rank_do_not_come_late, fake_open_store, fake_close_store),
       cmocka_unit_test_setup_teardown(operations_out_of_turn_are_refused, fake_open_store, fake_close_store),

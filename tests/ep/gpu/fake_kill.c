@@ -18,19 +18,19 @@ enum { RANKS = 3, BEFORE = 20, AFTER = 20, DEADLINE_MS = 60000 };
 
 static struct processes processes;
 
-struct heard {
+struct losses {
   uint32_t deaths, deadlines;
 };
 
-static struct heard hear(weft_ep_t *ep) {
-  struct heard heard = {0};
+static struct losses take_losses(weft_ep_t *ep) {
+  struct losses losses = {0};
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   while (weft_ep_next_event(ep, &event) > 0) {
     bool lost = event.kind == WEFT_EP_EVENT_PEER_LOST, deadline = strstr(event.detail, "deadline") != NULL;
-    heard.deaths += lost && !deadline;
-    heard.deadlines += lost && deadline;
+    losses.deaths += lost && !deadline;
+    losses.deadlines += lost && deadline;
   }
-  return heard;
+  return losses;
 }
 
 static bool operate(struct rank *rank) {
@@ -67,10 +67,10 @@ static bool survive(struct rank *rank) {
   for (int i = 0; i < AFTER; i++)
     if (!operate(rank) || rank->info.num_lost > 0)
       return rank_fail(rank, "operation %llu lost somebody after all", (unsigned long long)rank->info.op);
-  // None is reported where the view without the dead rank was faster than the news of its death.
-  const struct heard heard = hear(rank->ep);
-  if (heard.deadlines > 0 || heard.deaths > 1)
-    return rank_fail(rank, "%u deaths were told, and %u deadlines passed", heard.deaths, heard.deadlines);
+  // No death is reported if the view without the dead rank came before the news of its death.
+  const struct losses losses = take_losses(rank->ep);
+  if (losses.deadlines > 0 || losses.deaths > 1)
+    return rank_fail(rank, "%u deaths were reported, and %u deadlines passed", losses.deaths, losses.deadlines);
   return true;
 }
 

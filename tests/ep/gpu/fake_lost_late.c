@@ -6,7 +6,7 @@
 
 #include "ep/link/link.h"
 
-static struct ep_link *_Atomic watched; // whose end takes as long as the test says
+static struct ep_link *_Atomic watched; // its end takes as long as the test wants
 static _Atomic bool ending, may_end, touched, taken_down, unheld;
 
 void __real_ep_gpu_link_free(weft_ep_t *ep, struct ep_link *link);

@@ -13,7 +13,7 @@
 
 enum { HIDDEN = 8192, OPS = 40, RINGS = 2097153 };
 
-// Where it is not told by the environment.
+// The environment may name another transport.
 static const char *transport_of_test(void) {
   const char *name = getenv("WEFT_TEST_RELAY");
   return name ? name : "shm";

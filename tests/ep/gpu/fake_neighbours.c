@@ -81,7 +81,7 @@ static void await_areas(weft_ep_t *ep, uint32_t count) {
   }
 }
 
-// Until each of the first `count` ranks knows who shares on the other host, and all read what they should.
+// Waits until each of the first `count` ranks knows which ranks of the other host share, and has mapped its windows.
 static void await_all(weft_ep_t **eps, uint32_t count) {
   uint32_t hosts[2] = {0, 0};
   for (uint32_t i = 0; i < count; i++)
@@ -197,7 +197,7 @@ static void ranks_that_join_share_and_those_that_leave_do_not(void **state) {
 }
 
 // Rank 3 has a device whose memory cannot be shown.
-static void a_rank_that_shows_no_window_shares_nothing(void **state) {
+static void a_rank_that_shows_no_memory_shares_no_rows(void **state) {
   (void)state;
   static const int32_t founders[] = {0, 1, 2, 3};
   struct fake_activation activations[4];
@@ -229,7 +229,7 @@ static void a_rank_that_shows_no_window_shares_nothing(void **state) {
   close_all(eps, 4);
 }
 
-static void a_rank_that_cannot_map_shares_nothing(void **state) {
+static void ranks_that_cannot_map_share_no_rows(void **state) {
   (void)state;
   weft_ep_t *eps[4];
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
@@ -248,7 +248,7 @@ static void a_rank_that_cannot_map_shares_nothing(void **state) {
   cannot_map = false;
 }
 
-static void a_rank_whose_sharing_is_off_shares_nothing(void **state) {
+static void ranks_share_no_rows_if_the_environment_forbids_it(void **state) {
   (void)state;
   weft_ep_t *eps[4];
   setenv("WEFT_EP_ONCE", "sometimes", 1);
@@ -318,9 +318,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(sources_know_who_shares),
       TEST(ranks_that_join_share_and_those_that_leave_do_not),
-      TEST(a_rank_that_shows_no_window_shares_nothing),
-      TEST(a_rank_that_cannot_map_shares_nothing),
-      TEST(a_rank_whose_sharing_is_off_shares_nothing),
+      TEST(a_rank_that_shows_no_memory_shares_no_rows),
+      TEST(ranks_that_cannot_map_share_no_rows),
+      TEST(ranks_share_no_rows_if_the_environment_forbids_it),
       TEST(rows_cross_once),
       TEST(groups_for_low_latency_show_nothing),
   };

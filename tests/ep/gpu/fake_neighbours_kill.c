@@ -98,7 +98,7 @@ static bool read_of_the_dead(struct rank *rank) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   while (ep_link_up(link_to(rank, CARRIER)))
     if (poll(NULL, 0, 1), clock_passed(deadline_ns))
-      return rank_fail(rank, "the death is not told");
+      return rank_fail(rank, "the death is not reported");
   if (last_byte(rank, 0) != LETTER)
     return rank_fail(rank, "the window of the dead rank has gone");
   return true;

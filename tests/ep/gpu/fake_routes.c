@@ -120,7 +120,7 @@ static void a_route_is_filled_and_used_by_halves(void **state) {
   weft_ep_close(ep);
 }
 
-// CHECK_ROUTE: a changed top-k is reported with its place, of a plan and behind a route that is filled.
+// CHECK_ROUTE: the error names the place of a changed top-k, with a planned route and with a filled one.
 static void a_changed_top_k_is_named(void **state) {
   (void)state;
   weft_ep_t *ep = fake_open(flow_options(0, 0));
@@ -140,7 +140,7 @@ static void a_changed_top_k_is_named(void **state) {
   assert_says(words)
   CHECKED(x, flow_x, "the route has no top-k: plan or fill it first");
   assert_ok(weft_ep_route_plan(route, flow_experts, 2, NULL));
-  for (int i = 0; i < 2; i++) { // the one fills, the other goes by it
+  for (int i = 0; i < 2; i++) { // the first dispatch fills the route, the second uses it
     uint64_t before = weft_ep_next_op(ep);
     CHECKED(topk_idx, changed, "dispatch: topk_idx[1][0] is 3, but the route was made with 1");
     CHECKED(num_tokens, 1, "1 tokens, and those of the route are 2");
@@ -163,7 +163,7 @@ static void a_changed_top_k_is_named(void **state) {
   weft_ep_close(ep);
 }
 
-static void a_member_with_another_route_is_lost(void **state) {
+static void a_rank_that_uses_another_route_is_lost(void **state) {
   (void)state;
   weft_ep_t *eps[2];
   weft_ep_route_t *routes[2];
@@ -231,7 +231,7 @@ static void a_rank_that_joins_ends_a_route(void **state) {
 }
 
 // A dispatch with the route is captured; the replay runs when a third rank is there.
-static void a_replay_by_a_route_says_that_a_rank_joined(void **state) {
+static void a_replay_by_a_route_reports_that_a_rank_joined(void **state) {
   (void)state;
   weft_ep_t *eps[3];
   weft_ep_route_t *routes[2];
@@ -302,9 +302,9 @@ int main(void) {
       TEST(a_route_is_filled_and_used),
       TEST(a_route_is_filled_and_used_by_halves),
       TEST(a_changed_top_k_is_named),
-      TEST(a_member_with_another_route_is_lost),
+      TEST(a_rank_that_uses_another_route_is_lost),
       TEST(a_rank_that_joins_ends_a_route),
-      TEST(a_replay_by_a_route_says_that_a_rank_joined),
+      TEST(a_replay_by_a_route_reports_that_a_rank_joined),
       TEST(a_route_outlives_a_rank_that_leaves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,14 +29,15 @@ static void operate_until(weft_ep_t **eps, uint32_t num, uint32_t count, uint64_
   }
 }
 
-// `told`: of `heard`, what the first rank's events say.
-static void operate_until_notified(weft_ep_t **eps, struct fake_heard *heard, const uint64_t *told, uint64_t count) {
+// Operates until `*reported`, a counter of `events`, is at least `count`; `events` counts the first rank's events.
+static void operate_until_reported(weft_ep_t **eps, struct fake_events *events, const uint64_t *reported,
+                                   uint64_t count) {
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
-  while (fake_hear(eps[0], heard), *told < count) {
+  while (fake_take_events(eps[0], events), *reported < count) {
     fake_operate(eps, 2, NULL);
     if (clock_passed(deadline_ns))
-      fail_msg("%llu events were told, not %llu, within %d ms", (unsigned long long)*told, (unsigned long long)count,
-               DEADLINE_MS);
+      fail_msg("%llu events were reported, not %llu, within %d ms", (unsigned long long)*reported,
+               (unsigned long long)count, DEADLINE_MS);
   }
 }
 
@@ -44,7 +45,7 @@ static void operate_until_notified(weft_ep_t **eps, struct fake_heard *heard, co
 static void ranks_join_and_leave_while_others_operate(void **state) {
   (void)state;
   weft_ep_t *eps[3];
-  struct fake_heard heard = {0};
+  struct fake_events events = {0};
   fake_found(eps, 2);
   for (int round = 0; round < CHURN; round++) {
     fake_join(eps, 3, fake_options(5, NULL, 0));
@@ -58,13 +59,13 @@ static void ranks_join_and_leave_while_others_operate(void **state) {
     assert_int_equal(weft_ep_dispatch(eps[2], &none, fake_no_rows(), NULL, &op), WEFT_ERR_FENCED);
     weft_ep_close(eps[2]);
     operate_until(eps, 2, 2, 1);
-    // The watcher keeps no more than DEVICE_ACTIVATIONS that it has not reported, and may get no processor for long.
-    operate_until_notified(eps, &heard, &heard.activated, 3 + 2 * (uint64_t)round);
+    // The watcher keeps at most DEVICE_ACTIVATIONS that it has not reported, and may get no processor for long.
+    operate_until_reported(eps, &events, &events.activated, 3 + 2 * (uint64_t)round);
   }
-  operate_until_notified(eps, &heard, &heard.released, CHURN);
-  assert_int_equal(heard.released, CHURN);
-  assert_int_equal(heard.lost, 0);
-  assert_int_equal(heard.activated, 1 + 2 * CHURN);
+  operate_until_reported(eps, &events, &events.released, CHURN);
+  assert_int_equal(events.released, CHURN);
+  assert_int_equal(events.lost, 0);
+  assert_int_equal(events.activated, 1 + 2 * CHURN);
   struct weft_ep_stats stats = WEFT_EP_STATS_INIT;
   assert_ok(weft_ep_get_stats(eps[1], &stats));
   assert_int_equal(stats.activations, 1 + 2 * CHURN);
@@ -190,7 +191,7 @@ static void a_joiner_that_is_left_alone_after_many_views_begins(void **state) {
 static void a_silent_rank_is_put_out(void **state) {
   (void)state;
   weft_ep_t *eps[3];
-  struct fake_heard heard = {0};
+  struct fake_events events = {0};
   fake_found_with(eps, 3, 1500);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   int32_t lost = -1;
@@ -200,9 +201,9 @@ static void a_silent_rank_is_put_out(void **state) {
   assert_int_equal(info.num_lost, 1);
   assert_int_equal(lost, 2);
   operate_until(eps, 2, 2, 1);
-  fake_hear(eps[0], &heard);
-  fake_hear(eps[1], &heard);
-  assert_int_equal(heard.lost >= 1, 1);
+  fake_take_events(eps[0], &events);
+  fake_take_events(eps[1], &events);
+  assert_int_equal(events.lost >= 1, 1);
   uint64_t deadline_ns = clock_deadline_ms(DEADLINE_MS);
   struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   uint64_t op;

@@ -51,7 +51,8 @@ static struct batch behind_right(uint32_t kind, uint32_t offset, uint32_t bytes,
   return batch;
 }
 
-static void say_with(struct ep_remote *from, const char *bytes, size_t size, size_t place, const struct batch *batch) {
+static void send_with_batch(struct ep_remote *from, const char *bytes, size_t size, size_t place,
+                            const struct batch *batch) {
   size_t at = place * EP_PROXY_BYTES;
   char *staging = (char *)ep_proxy_carrier.sent(from)->memory + at;
   memcpy(staging, batch->bytes, batch->used);
@@ -60,22 +61,23 @@ static void say_with(struct ep_remote *from, const char *bytes, size_t size, siz
                                   .local_address = (uintptr_t)staging,
                                   .remote_address = from->area->address + at,
                                   .length = batch->used};
-  raw_peer_say(from, bytes, size, &piece);
+  raw_peer_send_message(from, bytes, size, &piece);
 }
 
-// Has the caller say it; a batch is written to its place before.
-static void say(struct hosts *hosts, const struct ep_proxy_update *note, size_t size, const struct batch *batch) {
+// Has the caller send the update; a batch is written to its place before.
+static void send_update(struct hosts *hosts, const struct ep_proxy_update *note, size_t size,
+                        const struct batch *batch) {
   struct ep_remote *from = hosts_remote(hosts);
-  struct ep_link *link = from->link; // which it loses, when it is heard
+  struct ep_link *link = from->link; // the caller loses it when the message is received
   struct ep_proxy_update own = *note;
   char bytes[sizeof own + 64] = "";
   own.link = from->peer_id;
   memcpy(bytes, &own, sizeof own);
   raw_peer_hold(hosts->caller, link, 1);
   if (batch)
-    say_with(from, bytes, size, note->number % EP_PROXY_BATCHES, batch);
+    send_with_batch(from, bytes, size, note->number % EP_PROXY_BATCHES, batch);
   else
-    raw_peer_say(from, bytes, size, NULL);
+    raw_peer_send_message(from, bytes, size, NULL);
   raw_peer_hold(hosts->caller, link, -1);
 }
 
@@ -97,8 +99,8 @@ static struct ep_proxy_update note_of(uint32_t size, uint64_t number, uint64_t d
   return (struct ep_proxy_update){.version = EP_LAYOUT_VERSION, .size = size, .number = number, .delivered = delivered};
 }
 
-// A batch that is right comes into its place: what is wrong elsewhere differs from it in one thing. (The caller ends
-// the link when it hears that one has come, as it knows of none.)
+// A right batch comes into its place: each wrong one below differs from it in one thing. (The caller ends the link
+// when the batch is acknowledged, as it knows of none.)
 static void a_right_batch_comes_into_the_window(void **state) {
   (void)state;
   struct hosts hosts;
@@ -109,7 +111,7 @@ static void a_right_batch_comes_into_the_window(void **state) {
   const struct ep_proxy_update note = note_of(right.used, 0, 0);
   const uint64_t *word = link->device.host_in;
   uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS);
-  say(&hosts, &note, sizeof note, &right);
+  send_update(&hosts, &note, sizeof note, &right);
   while (__atomic_load_n(word + 1, __ATOMIC_ACQUIRE) != 0x7777777777777777) {
     if (clock_passed(deadline_ns))
       fail_msg("a batch that is right does not come");
@@ -119,15 +121,15 @@ static void a_right_batch_comes_into_the_window(void **state) {
   hosts_close(&hosts);
 }
 
-// Messages that count nothing, which is right, are heard.
+// Checks that a right message, without a batch or an acknowledgement, is received.
 static void assert_goes_on(struct hosts *hosts, const struct ep_link *link) {
   const struct ep_proxy_update nothing = note_of(0, 0, 0);
   uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS),
            before = atomic_load(&link->remote->messages_received);
-  say(hosts, &nothing, sizeof nothing, NULL);
+  send_update(hosts, &nothing, sizeof nothing, NULL);
   while (atomic_load(&link->remote->messages_received) == before) {
     if (clock_passed(deadline_ns))
-      fail_msg("a message is not heard");
+      fail_msg("a message is not received");
     poll(NULL, 0, 1);
   }
   assert_true(ep_link_up(link));
@@ -138,7 +140,7 @@ static void expect_broken(const char *text, struct ep_proxy_update note, size_t 
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   struct ep_link *link = hosts_connect_and_hold(&hosts);
   char *before = copy_of(&hosts, link);
-  say(&hosts, &note, size, batch);
+  send_update(&hosts, &note, size, batch);
   raw_peer_await_broken(link, text);
   assert_as_before(&hosts, link, before, text);
   raw_peer_hold(hosts.called, link, -1);
@@ -175,8 +177,8 @@ static void a_batch_that_comes_twice_ends_its_link(void **state) {
   hosts_open_on(&hosts, WEFT_EP_MEMORY_CUDA);
   struct ep_link *link = hosts_connect_and_hold(&hosts);
   const struct ep_proxy_update note = note_of(right.used, 1, 0);
-  say(&hosts, &note, sizeof note, &right);
-  say(&hosts, &note, sizeof note, &right);
+  send_update(&hosts, &note, sizeof note, &right);
+  send_update(&hosts, &note, sizeof note, &right);
   raw_peer_await_broken(link, "it sent batch 1 out of order: 0 were");
   raw_peer_hold(hosts.called, link, -1);
   hosts_close(&hosts);
@@ -236,7 +238,7 @@ static void others_go_on(void **state) {
   assert_non_null(to_other);
   raw_peer_hold(hosts.called, to_other, 1);
   const struct ep_proxy_update wrong = note_of(0, 0, 1);
-  say(&hosts, &wrong, sizeof wrong, NULL);
+  send_update(&hosts, &wrong, sizeof wrong, NULL);
   raw_peer_await_broken(link, "acknowledged 1 ");
   raw_peer_hold(hosts.called, link, -1);
   struct hosts there = {.called = hosts.called, .caller = other};

@@ -156,7 +156,7 @@ static void a_rank_that_may_only_join_founds_no_group(void **state) {
   weft_ep_t *ep;
   struct weft_ep_options o = small();
   o.flags = WEFT_EP_OPTION_JOIN_ONLY;
-  o.lease_ttl_s = 1; // so long it gives the view to come back
+  o.lease_ttl_s = 1; // it waits so long for a view to come back
   assert_int_equal(weft_ep_open(&ep, &o, 10000), 0);
   assert_says(weft_ep_activate(ep, 50), WEFT_ERR_TIMEOUT, "no view of the group");
   weft_ep_close(ep);

@@ -67,7 +67,7 @@ struct rows {
   int32_t src_rank[TOKENS], src_token[TOKENS];
 };
 
-static bool hear_in_place(struct rank *rank, struct rows *rows, uint64_t *op) {
+static bool receive_in_place(struct rank *rank, struct rows *rows, uint64_t *op) {
   struct weft_ep_dispatch_args none = WEFT_EP_DISPATCH_ARGS_INIT;
   struct weft_ep_recv_args recv = {.size = sizeof recv,
                                    .layout = WEFT_EP_RANK_MAJOR,
@@ -87,7 +87,7 @@ static void read_slowly(struct rank *rank, struct tale *tale) {
   for (int pair = 0; pair < PAIRS; pair++) {
     struct rows first, second;
     uint64_t op, next;
-    if (!hear_in_place(rank, &first, &op) || !hear_in_place(rank, &second, &next))
+    if (!receive_in_place(rank, &first, &op) || !receive_in_place(rank, &second, &next))
       return;
     uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
     while (pair + 1 < PAIRS && atomic_load(&tale->begun) < next + 2)

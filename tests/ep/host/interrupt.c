@@ -21,8 +21,8 @@ static void assert_ok(int rc) {
     fail_msg("%s: %s", weft_err_name(rc), weft_last_error());
 }
 
-// --- Somebody who interrupts, again and again, until he is asked to stop: from another thread, or by a signal whose
-// handler does it on the owner's thread.
+// --- A nagger interrupts again and again until it is stopped: from another thread, or by a signal whose handler does
+// it on the owner's thread.
 
 static _Thread_local weft_ep_t *own;
 

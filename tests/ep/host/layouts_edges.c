@@ -240,7 +240,7 @@ static void opaque_rows_of_two_sizes_end_the_operation(void **state) {
   ranks_run(&setup, ranks, 2, disagree, NULL);
 }
 
-// Rank 1 receives the operation, and does not answer: it leaves, or it says that weights come, and none do.
+// Rank 1 receives the operation, and does not answer: it leaves, or it announces weights and sends none.
 struct silence {
   bool lies;
 };
@@ -307,7 +307,7 @@ static void fall_silent(struct rank *rank, void *arg) {
   free(b);
 }
 
-static void a_rank_that_does_not_answer_returns_no_weights(void **state) {
+static void a_rank_that_does_not_answer_gives_no_weights_back(void **state) {
   (void)state;
   static const int32_t ranks[] = {0, 1};
   for (int lies = 0; lies < 2; lies++) {
@@ -361,7 +361,7 @@ static void receive_changed_rows(struct rank *rank, void *arg) {
   free(b);
 }
 
-static void a_rank_that_changes_counted_headers_is_lost(void **state) {
+static void a_rank_that_changes_headers_after_they_were_counted_is_lost(void **state) {
   (void)state;
   static const int32_t ranks[] = {0, 1};
   for (int i = 0; i < 2; i++) {
@@ -377,8 +377,8 @@ int main(void) {
       cmocka_unit_test(too_few_rows_for_the_parts_are_reported_and_nothing_is_written),
       cmocka_unit_test(what_does_not_go_together_is_refused),
       cmocka_unit_test(opaque_rows_of_two_sizes_end_the_operation),
-      cmocka_unit_test(a_rank_that_does_not_answer_returns_no_weights),
-      cmocka_unit_test(a_rank_that_changes_counted_headers_is_lost),
+      cmocka_unit_test(a_rank_that_does_not_answer_gives_no_weights_back),
+      cmocka_unit_test(a_rank_that_changes_headers_after_they_were_counted_is_lost),
   };
   return cmocka_run_group_tests_name("ep_layouts_edges", tests, open_store, close_store);
 }

@@ -101,7 +101,7 @@ static void rows_past_the_caches(void **state) {
 
 // --- what has to fit ---
 
-static bool says(struct rank *rank, int rc, int wanted, const char *words) {
+static bool returns(struct rank *rank, int rc, int wanted, const char *words) {
   if (rc == wanted && (wanted == 0 || strstr(weft_last_error(), words)))
     return true;
   return rank_fail(rank, "%d instead of %d with '%s': %s", rc, wanted, words, weft_last_error());
@@ -135,18 +135,18 @@ static void refused_halves(struct rank *rank, void *arg) {
   rank->result = (struct weft_ep_result)WEFT_EP_RESULT_INIT;
   memset(rank->y, 0, (size_t)rank->rows * rank->setup.hidden * 2);
   // Neither begins an operation: all ranks get as far as the next.
-  if (says(rank, weft_ep_dispatch_send(rank->ep, &args, &op), WEFT_ERR_LIMIT, "weft_ep_dispatch") &&
-      says(rank, weft_ep_dispatch(rank->ep, &args, &in_place, NULL, &op), WEFT_ERR_LIMIT, "give x") &&
-      says(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, &rank->info, &op), 0, "") &&
-      says(rank, weft_ep_combine_send(rank->ep, op, &combine), WEFT_ERR_LIMIT, "call weft_ep_combine") &&
-      says(rank, weft_ep_combine_rows(rank->ep, op, answers_at), WEFT_ERR_LIMIT, "combine_rows"))
-    says(rank, weft_ep_combine(rank->ep, op, &combine, &rank->result), 0, "");
+  if (returns(rank, weft_ep_dispatch_send(rank->ep, &args, &op), WEFT_ERR_LIMIT, "weft_ep_dispatch") &&
+      returns(rank, weft_ep_dispatch(rank->ep, &args, &in_place, NULL, &op), WEFT_ERR_LIMIT, "give x") &&
+      returns(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, &rank->info, &op), 0, "") &&
+      returns(rank, weft_ep_combine_send(rank->ep, op, &combine), WEFT_ERR_LIMIT, "call weft_ep_combine") &&
+      returns(rank, weft_ep_combine_rows(rank->ep, op, answers_at), WEFT_ERR_LIMIT, "combine_rows"))
+    returns(rank, weft_ep_combine(rank->ep, op, &combine, &rank->result), 0, "");
   if (!rank->error[0] && (rank->info.num_lost || rank->result.num_missing))
     rank_fail(rank, "%u ranks lost, %u missing", rank->info.num_lost, rank->result.num_missing);
-  // A rank that gives no room in place gets the error when the headers have arrived, and the operation stays open.
+  // A rank that gives no room in place gets the error when the headers have come, and the operation is still there.
   in_place.x = NULL;
-  if (!rank->error[0] && says(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, NULL, &op), 0, ""))
-    says(rank, weft_ep_finish(rank->ep, op), 0, "");
+  if (!rank->error[0] && returns(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, NULL, &op), 0, ""))
+    returns(rank, weft_ep_finish(rank->ep, op), 0, "");
   free(rows_at);
   free(answers_at);
 }
@@ -178,9 +178,9 @@ static void weights_come_with_the_dispatch(struct rank *rank, void *arg) {
   uint64_t op;
   args.topk_weights = NULL;
   memset(rank->y, 0, (size_t)rank->rows * rank->setup.experts * rank->setup.hidden * 2);
-  if (says(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, NULL, &op), 0, "") &&
-      says(rank, weft_ep_combine(rank->ep, op, &combine, NULL), WEFT_ERR_INVALID, "with THROUGHPUT"))
-    says(rank, weft_ep_finish(rank->ep, op), 0, "");
+  if (returns(rank, weft_ep_dispatch(rank->ep, &args, &rank->recv, NULL, &op), 0, "") &&
+      returns(rank, weft_ep_combine(rank->ep, op, &combine, NULL), WEFT_ERR_INVALID, "with THROUGHPUT"))
+    returns(rank, weft_ep_finish(rank->ep, op), 0, "");
 }
 
 static void late_weights_are_refused(void **state) {
@@ -299,10 +299,10 @@ static void lie(void *arg, uint32_t rows_written, uint32_t peers_done) {
   }
 }
 
-// Where the news of the view comes after the loss, the error has other words.
+// If the view arrives after the loss, the detail of the event has other words.
 static bool lost_with(struct rank *rank, const char *words) {
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
-  for (int i = 0; i < 1000; i++, poll(NULL, 0, 10)) // another thread may be about to tell it
+  for (int i = 0; i < 1000; i++, poll(NULL, 0, 10)) // another thread may be about to emit it
     while (weft_ep_next_event(rank->ep, &event) == 1)
       if (event.kind == WEFT_EP_EVENT_PEER_LOST)
         return strstr(event.detail, words) || strstr(event.detail, "when the view with it arrived") ||
@@ -333,7 +333,7 @@ static void check_rows(struct rank *rank, bool some) {
     rank_fail(rank, "%u rows of rank 1 came, and %u places of it are empty", came, empty);
 }
 
-static void hear_lies(struct rank *rank, void *arg) {
+static void receive_lies(struct rank *rank, void *arg) {
   struct liar liar = {.ep = rank->ep, .lie = *(enum lie *)arg};
   struct weft_ep_dispatch_args args = tokens_of(rank);
   uint64_t op;
@@ -349,7 +349,7 @@ static void hear_lies(struct rank *rank, void *arg) {
   const struct ep_member *zero = &rank->ep->host->ops[0].members[0];
   if (rank->index == 1 && liar.lie != SLOW && !await_given_up(zero->link))
     rank_fail(rank, "rank 0 believes it");
-  if (rank->index == 1 || !says(rank, rc, 0, ""))
+  if (rank->index == 1 || !returns(rank, rc, 0, ""))
     return;
   if (liar.lie == SLOW && rank->info.num_lost > 0)
     rank_fail(rank, "a slow rank was lost");
@@ -364,14 +364,14 @@ static void hear_lies(struct rank *rank, void *arg) {
 static void peers_that_lie_cost_themselves(void **state) {
   (void)state;
   for (enum lie kind = COUNTS_TOO_MANY; kind < LIES; kind++)
-    run((struct setup){.tokens = 100, .window = 20, .experts = 3, .topk = 2}, 2, hear_lies, &kind);
+    run((struct setup){.tokens = 100, .window = 20, .experts = 3, .topk = 2}, 2, receive_lies, &kind);
 }
 
 // Ten pieces, each of which takes a fifth of the time limit.
 static void deadlines_count_from_the_last_piece(void **state) {
   (void)state;
   enum lie slow = SLOW;
-  run((struct setup){.tokens = 200, .window = 20, .timeout_ms = SLOW_LIMIT_MS}, 2, hear_lies, &slow);
+  run((struct setup){.tokens = 200, .window = 20, .timeout_ms = SLOW_LIMIT_MS}, 2, receive_lies, &slow);
 }
 
 int main(void) {

@@ -126,7 +126,7 @@ static uint64_t setting(const char *name, uint64_t preset) {
   return text && *text ? strtoull(text, NULL, 0) : preset;
 }
 
-static void what_arrived_is_right_and_what_did_not_is_reported(void **state) {
+static void received_rows_are_right_and_missing_rows_are_reported(void **state) {
   (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   bool slow = true;
@@ -152,6 +152,6 @@ static void what_arrived_is_right_and_what_did_not_is_reported(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_arrived_is_right_and_what_did_not_is_reported)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(received_rows_are_right_and_missing_rows_are_reported)};
   return cmocka_run_group_tests_name("ep_random_kills", tests, NULL, NULL);
 }

@@ -18,8 +18,8 @@ enum { RANKS = 3, OPERATIONS = 12, MOST_MISSING = 4096, DEADLINE_MS = 20000 };
 
 static const int32_t founders[] = {0, 1, 2};
 
-// A copy of what one operation's calls told.
-struct told {
+// A copy of what the calls of one operation returned.
+struct outcome {
   struct weft_ep_info info;
   struct weft_ep_result result;
   struct weft_ep_missing missing[MOST_MISSING];
@@ -29,34 +29,34 @@ static bool same_info(struct rank *rank, const struct weft_ep_info *a, const str
   if (a->op != b->op || a->epoch != b->epoch || a->num_ranks != b->num_ranks || a->num_rows != b->num_rows ||
       a->num_lost != b->num_lost || a->mark != b->mark || a->wire_bytes != b->wire_bytes ||
       a->logical_bytes != b->logical_bytes)
-    return rank_fail(rank, "await tells other things about the dispatch of operation %llu", (unsigned long long)a->op);
+    return rank_fail(rank, "await gives other results for the dispatch of operation %llu", (unsigned long long)a->op);
   return true;
 }
 
-static bool same_result(struct rank *rank, const struct told *told, const struct weft_ep_result *b) {
-  const struct weft_ep_result *a = &told->result;
+static bool same_result(struct rank *rank, const struct outcome *outcome, const struct weft_ep_result *b) {
+  const struct weft_ep_result *a = &outcome->result;
   if (a->num_lost != b->num_lost || a->num_missing != b->num_missing || a->wire_bytes != b->wire_bytes ||
       a->logical_bytes != b->logical_bytes ||
-      memcmp(told->missing, b->missing, a->num_missing * sizeof *b->missing) != 0)
-    return rank_fail(rank, "await tells other things about the combine of operation %llu",
-                     (unsigned long long)told->info.op);
+      memcmp(outcome->missing, b->missing, a->num_missing * sizeof *b->missing) != 0)
+    return rank_fail(rank, "await gives other results for the combine of operation %llu",
+                     (unsigned long long)outcome->info.op);
   return true;
 }
 
-static bool check_await(struct rank *rank, uint64_t op, const struct told *told) {
-  struct told again = {.info = WEFT_EP_INFO_INIT, .result = WEFT_EP_RESULT_INIT};
+static bool check_await(struct rank *rank, uint64_t op, const struct outcome *outcome) {
+  struct outcome again = {.info = WEFT_EP_INFO_INIT, .result = WEFT_EP_RESULT_INIT};
   again.result.missing = again.missing;
   again.result.missing_cap = MOST_MISSING;
   int rc = weft_ep_await(rank->ep, op, &again.info, &again.result, 0);
   if (rc != 0)
     return rank_fail(rank, "await: %s", weft_last_error());
-  return same_info(rank, &told->info, &again.info) && same_result(rank, told, &again.result);
+  return same_info(rank, &outcome->info, &again.info) && same_result(rank, outcome, &again.result);
 }
 
-static void keep(struct told *told, const struct rank *rank) {
-  told->info = rank->info;
-  told->result = rank->result;
-  memcpy(told->missing, rank->result.missing, rank->result.num_missing * sizeof *told->missing);
+static void keep(struct outcome *outcome, const struct rank *rank) {
+  outcome->info = rank->info;
+  outcome->result = rank->result;
+  memcpy(outcome->missing, rank->result.missing, rank->result.num_missing * sizeof *outcome->missing);
 }
 
 static bool check_totals(struct rank *rank, const int32_t *totals, int32_t *sums) {
@@ -72,21 +72,21 @@ static _Atomic uint64_t all_missing;
 
 static void operate(struct rank *rank, void *arg) {
   (void)arg;
-  struct told *told = calloc(2, sizeof *told);
+  struct outcome *outcome = calloc(2, sizeof *outcome);
   int32_t totals[8] = {0}, sums[8] = {0};
   rank->recv.expert_total = totals;
   for (uint64_t i = 0; i < OPERATIONS && rank_operate(rank); i++) {
-    keep(&told[i % 2], rank);
+    keep(&outcome[i % 2], rank);
     atomic_fetch_add(&all_missing, rank->result.num_missing);
-    if (!check_totals(rank, totals, sums) || !check_await(rank, rank->info.op, &told[i % 2]) ||
-        !check_await(rank, UINT64_MAX, &told[i % 2]) ||
-        (i > 0 && !check_await(rank, rank->info.op - 1, &told[(i - 1) % 2])))
+    if (!check_totals(rank, totals, sums) || !check_await(rank, rank->info.op, &outcome[i % 2]) ||
+        !check_await(rank, UINT64_MAX, &outcome[i % 2]) ||
+        (i > 0 && !check_await(rank, rank->info.op - 1, &outcome[(i - 1) % 2])))
       break;
     if (i > 1 && weft_ep_await(rank->ep, rank->info.op - 2, NULL, NULL, 0) != WEFT_ERR_INVALID)
       rank_fail(rank, "await knows of an operation that is not one of the newest two");
   }
   rank->recv.expert_total = NULL;
-  free(told);
+  free(outcome);
 }
 
 static void totals_and_awaited_results_are_those_of_the_calls(void **state) {
@@ -232,7 +232,7 @@ static void on_host_memory_there_is_no_device(struct rank *rank, void *arg) {
   int32_t device = 7;
   if (weft_ep_get_memory(rank->ep, &device) != WEFT_EP_MEMORY_HOST || device != -1 ||
       weft_ep_get_memory(rank->ep, NULL) != WEFT_EP_MEMORY_HOST)
-    rank_fail(rank, "weft_ep_memory tells of device %d", device);
+    rank_fail(rank, "weft_ep_get_memory reports device %d", device);
   struct weft_ep_info info = WEFT_EP_INFO_INIT;
   if (weft_ep_await(rank->ep, UINT64_MAX, &info, NULL, 0) != WEFT_ERR_INVALID)
     rank_fail(rank, "await knows of an operation before there was one");
@@ -241,7 +241,7 @@ static void on_host_memory_there_is_no_device(struct rank *rank, void *arg) {
       info.num_ranks != RANKS)
     rank_fail(rank, "await does not know of a barrier: %s", weft_last_error());
   if (weft_ep_await(rank->ep, info.op, NULL, &result, 0) != WEFT_ERR_INVALID)
-    rank_fail(rank, "await tells of a combine that there was not");
+    rank_fail(rank, "await gives results of a combine that there was not");
 }
 
 static void memory_is_reported(void **state) {
@@ -252,8 +252,8 @@ static void memory_is_reported(void **state) {
   weft_store_close(setup.store);
 }
 
-// "name{labels} value" as a line of the metrics.
-static bool says(const char *metrics, const char *series, uint64_t value) {
+// Whether the metrics have the line "series value".
+static bool has_line(const char *metrics, const char *series, uint64_t value) {
   char line[160];
   int size = snprintf(line, sizeof line, "\n%s %llu\n", series, (unsigned long long)value);
   return size > 0 && (size_t)size < sizeof line && strstr(metrics, line);
@@ -282,13 +282,13 @@ static void counters_are_those_of_the_structs(struct rank *rank, void *arg) {
   weft_ep_get_stats(rank->ep, &stats);
   weft_ep_get_peer_stats(rank->ep, other, &peer);
   snprintf(series, sizeof series, "weft_ep_operations_total{rank=\"%d\"}", rank->index);
-  bool good = says(text, series, stats.operations) && stats.operations >= 3;
+  bool good = has_line(text, series, stats.operations) && stats.operations >= 3;
   snprintf(series, sizeof series, "weft_ep_connected_peers{rank=\"%d\"}", rank->index);
-  good = good && says(text, series, RANKS - 1);
+  good = good && has_line(text, series, RANKS - 1);
   snprintf(series, sizeof series, "weft_ep_dispatch_wire_bytes_total{rank=\"%d\"}", rank->index);
-  good = good && says(text, series, stats.dispatch_wire_bytes) && stats.dispatch_wire_bytes > 0;
+  good = good && has_line(text, series, stats.dispatch_wire_bytes) && stats.dispatch_wire_bytes > 0;
   snprintf(series, sizeof series, "weft_ep_peer_sent_bytes_total{rank=\"%d\",peer=\"%d\"}", rank->index, other);
-  good = good && says(text, series, peer.sent_bytes) && peer.sent_bytes > 0;
+  good = good && has_line(text, series, peer.sent_bytes) && peer.sent_bytes > 0;
   size_t length = strlen(text);
   good = good && length > 6 && strcmp(text + length - 6, "# EOF\n") == 0;
   if (!good)
@@ -301,11 +301,11 @@ static void counters_are_those_of_the_structs(struct rank *rank, void *arg) {
 
 static void count_together(struct rank *rank, void *arg) {
   counters_are_those_of_the_structs(rank, arg);
-  if (weft_ep_barrier(rank->ep) != 0) // who leaves is not among the connected peers any more
+  if (weft_ep_barrier(rank->ep) != 0) // a rank that leaves is no longer among the connected peers
     rank_fail(rank, "the last barrier: %s", weft_last_error());
 }
 
-static void metrics_tell_the_counters(void **state) {
+static void metrics_report_the_counters(void **state) {
   (void)state;
   struct setup setup = {0};
   assert_int_equal(weft_store_open_local(&setup.store), 0);
@@ -320,7 +320,7 @@ int main(void) {
       cmocka_unit_test(what_one_rank_has_sent_another_has_received),
       cmocka_unit_test(lists_end_where_their_room_does),
       cmocka_unit_test(memory_is_reported),
-      cmocka_unit_test(metrics_tell_the_counters),
+      cmocka_unit_test(metrics_report_the_counters),
   };
   return cmocka_run_group_tests_name("ep_results", tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void compute_arrays(struct rank *rank, void *arg) {
     info.expert_rows = expert_rows;
     info.expert_cap = EXPERTS;
     uint64_t op = weft_ep_next_op(rank->ep);
-    // A part of an expert, rounded up, has more room than the buffers: what is needed is told.
+    // A part of an expert, rounded up, needs more room than the buffers have.
     if (way.layout == WEFT_EP_PACKED && alignments[i % 4] > 16)
       way.layout = WEFT_EP_RANK_MAJOR;
     if (way_run(rank, &draw, &way, &args, i, &brought) && check_sent(rank, &draw, &arrays[i % 4])) {

@@ -76,7 +76,7 @@ static void deviate(struct rank *rank, void *arg) {
     good = good && way_run(rank, &draw, &way, &kept, 4, &second) && brought_equal(rank, &first, &second, "afterwards");
   }
   good = good && fill_again(rank, &draw, &way, routes, &first, &second);
-  // A barrier among them says so, and the others go on without its rows.
+  // A barrier among them reports this, and the others go on without its rows.
   if (good && rank->index == 1) {
     int rc = weft_ep_barrier(rank->ep);
     if (rc != WEFT_ERR_PROTOCOL || !strstr(weft_last_error(), "dispatches"))

@@ -116,7 +116,7 @@ static void what_is_not_filled_serves_nobody(void **state) {
   weft_ep_route_free(route);
 }
 
-static void what_a_dispatch_must_not_say(void **state) {
+static void wrong_arguments_of_a_dispatch_with_a_route_are_refused(void **state) {
   (void)state;
   weft_ep_route_t *route = make_filled();
   struct weft_ep_dispatch_args args;
@@ -141,7 +141,7 @@ static void what_a_dispatch_must_not_say(void **state) {
   weft_ep_route_free(route);
 }
 
-// A changed top-k behind a route is told with its place; of a plan, too.
+// The error names the place of a changed top-k, with a filled route and with a planned one.
 static void a_changed_top_k_is_named(void **state) {
   (void)state;
   int64_t changed[TOKENS * TOPK];
@@ -173,7 +173,7 @@ static void a_changed_top_k_is_named(void **state) {
     assert_int_equal(weft_ep_finish(ep, op), 0);
     struct weft_ep_route_info info = WEFT_EP_ROUTE_INFO_INIT;
     assert_int_equal(weft_ep_route_await(routes[i], &info, 0), 0);
-    assert_int_equal(info.op, i == 0 ? op - 1 : op); // the one was gone by, the other filled
+    assert_int_equal(info.op, i == 0 ? op - 1 : op); // the dispatch used the first route, and filled the second
     weft_ep_route_free(routes[i]);
   }
 }
@@ -281,7 +281,7 @@ static void a_route_with_room_for_just_the_rows_has_them_all(void **state) {
   weft_ep_route_free(route);
 }
 
-static void what_a_combine_by_a_route_must_not_say(void **state) {
+static void wrong_arguments_of_a_combine_by_a_route_are_refused(void **state) {
   (void)state;
   weft_ep_route_t *route = make_filled();
   uint64_t op, before = weft_ep_next_op(ep);
@@ -472,13 +472,13 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(options_that_no_route_can_have),
       cmocka_unit_test(what_is_not_filled_serves_nobody),
-      cmocka_unit_test(what_a_dispatch_must_not_say),
+      cmocka_unit_test(wrong_arguments_of_a_dispatch_with_a_route_are_refused),
       cmocka_unit_test(a_changed_top_k_is_named),
       cmocka_unit_test(a_check_reads_as_many_selections_as_the_route_has),
       cmocka_unit_test(a_plan_of_another_top_k_is_not_filled),
       cmocka_unit_test(routes_that_are_too_small),
       cmocka_unit_test(a_route_with_room_for_just_the_rows_has_them_all),
-      cmocka_unit_test(what_a_combine_by_a_route_must_not_say),
+      cmocka_unit_test(wrong_arguments_of_a_combine_by_a_route_are_refused),
       cmocka_unit_test(late_weights),
       cmocka_unit_test(a_rank_major_route_without_weights),
       cmocka_unit_test(a_route_without_tokens_needs_no_buffers),

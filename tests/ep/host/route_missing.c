@@ -147,7 +147,7 @@ static void forget_one(struct rank *rank, void *arg) {
   draw_free(&draw);
 }
 
-static void a_rank_that_kept_nothing_of_another_says_so(void **state) {
+static void a_rank_that_kept_nothing_of_another_reports_this_to_it(void **state) {
   (void)state;
   bool before[] = {false, true};
   route_ranks_run(store, "/forgot1/", (struct setup){0}, forget_one, &before[0]);
@@ -157,7 +157,7 @@ static void a_rank_that_kept_nothing_of_another_says_so(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(masked_ranks_keep_their_places),
-      cmocka_unit_test(a_rank_that_kept_nothing_of_another_says_so),
+      cmocka_unit_test(a_rank_that_kept_nothing_of_another_reports_this_to_it),
   };
   return cmocka_run_group_tests_name("ep_route_missing", tests, open_store, close_store);
 }

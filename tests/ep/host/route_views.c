@@ -21,7 +21,7 @@
 
 enum {
   RANKS = 4,
-  LAST = RANKS - 1, // who leaves, dies or joins
+  LAST = RANKS - 1, // the rank that leaves, dies or joins
   CAPACITY = 8,
   TOKENS = 12,
   HIDDEN = 256,
@@ -36,10 +36,10 @@ enum ending { LEAVES, DIES_IN_FILL, DIES_IN_DISPATCH, DIES_BEFORE_COMBINE, JOINS
 // In shared memory.
 struct board {
   _Atomic uint32_t founded;
-  _Atomic uint64_t conflict[RANKS]; // the operation, plus one, in which a rank was told of the joiner
+  _Atomic uint64_t conflict[RANKS]; // the operation, plus one, in which a rank got the error for the joiner
   _Atomic uint32_t whole[RANKS];    // operations with all ranks, and without the last
   _Atomic uint32_t without[RANKS];
-  _Atomic uint32_t in_the_middle; // ranks that were told of the joiner in the middle of an operation
+  _Atomic uint32_t in_the_middle; // ranks that got the error for the joiner in the middle of an operation
 };
 
 struct scenario {
@@ -169,7 +169,7 @@ static bool check_missing(struct actor *actor, bool absent) {
   return true;
 }
 
-// The arrays of the route say what the receive that filled it said, also of rows that were lost.
+// The arrays of the route are those of the receive that filled it, also for rows that were lost.
 static bool check_arrays(struct actor *actor) {
   struct rank *rank = actor->rank;
   const struct brought *first = &actor->first;
@@ -198,8 +198,8 @@ static bool check_arrays(struct actor *actor) {
 
 // --- scenarios ---
 
-// Goes by the route until an operation without the last rank has ended AFTER times; each operation has to be whole, or
-// to say that nothing came of that rank.
+// Uses the route until AFTER operations without the last rank have ended; each operation has to be whole, or to report
+// that nothing came from that rank.
 static bool go_on_without(struct actor *actor) {
   struct rank *rank = actor->rank;
   const struct scenario *scenario = actor->scenario;
@@ -212,7 +212,7 @@ static bool go_on_without(struct actor *actor) {
     int rc = go(actor, &op);
     if (rc != 0)
       return rank_fail(rank, "by the route: %s: %s", weft_err_name(rc), weft_last_error());
-    // An operation may adopt a newer view than it began with: it says in which one it ran.
+    // An operation may adopt a newer view than it began with: it reports the one in which it ran.
     bool out = (scenario->by_combine ? count : actor->second.info.num_ranks) == LAST;
     bool rows_lost = out || actor->second.info.num_lost > 0;
     if (!scenario->by_combine && !check_rows(actor, rows_lost, way_flows() && !out))
@@ -286,7 +286,7 @@ static bool act(struct rank *rank, void *arg) {
   if (!rank_open(rank, &rank->setup, rank->index, founders, RANKS) || !rank_activate(rank))
     return false;
   actor_new(&actor, rank, scenario);
-  atomic_fetch_add(&scenario->board->founded, 1); // who dies does so when all are there
+  atomic_fetch_add(&scenario->board->founded, 1); // a rank that dies does so when all are there
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while (atomic_load(&scenario->board->founded) < RANKS && !clock_passed(deadline))
     sched_yield();
@@ -362,7 +362,7 @@ static bool is_final(const struct scenario *scenario, const int32_t *view, uint3
 static void die_at(void *arg, uint32_t rows_written, uint32_t peers_done) {
   const struct scenario *scenario = arg;
   bool there = peers_done == scenario->drawn % 3 && rows_written >= 1 + 2 * peers_done + scenario->drawn / 3 % 4;
-  if (there || rows_written == 16) // at the latest
+  if (there || rows_written == 16) // in case the drawn place does not come
     kill(getpid(), SIGKILL);
 }
 
@@ -386,8 +386,8 @@ static void maybe_die(const struct actor *actor, uint32_t *left) {
   *left = 0;
 }
 
-// Fills, goes by the route, and fills again whenever something is told; so ranks that were told in the same operation,
-// or of its end, fill the same one next. Ends AFTER operations by a route with all ranks.
+// Fills the route, uses it, and fills it again whenever a call returns an error. So ranks that get the error in the
+// same operation, or at its end, fill it in the same next one. Ends after AFTER operations by a route with all ranks.
 static bool fill_and_go(struct actor *actor, uint32_t *refused) {
   struct rank *rank = actor->rank;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
@@ -449,7 +449,7 @@ static bool join(struct rank *rank, void *arg) {
   return good;
 }
 
-// All are told before the same operation, none waits, and a new route serves all.
+// All ranks get the error before the same operation, none waits, and a new route serves all.
 static void a_rank_joins(void **state) {
   (void)state;
   struct scenario scenario = {.ending = JOINS, .layout = WEFT_EP_RANK_MAJOR};
@@ -498,7 +498,7 @@ static void a_rank_joins_while_another_dies(void **state) {
     in_the_middle += scenario.board->in_the_middle;
     munmap(scenario.board, sizeof *scenario.board);
   }
-  print_message("%u ranks were told of a joiner in the middle of an operation\n", in_the_middle);
+  print_message("%u ranks got the error for a joiner in the middle of an operation\n", in_the_middle);
 }
 
 int main(void) {

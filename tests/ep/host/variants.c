@@ -24,7 +24,7 @@ static void dispatch_oddly(struct rank *rank, void *arg) {
   uint64_t before = weft_ep_next_op(rank->ep), op;
   struct weft_ep_dispatch_args args = WEFT_EP_DISPATCH_ARGS_INIT;
   args.x = rank->x;
-  args.num_tokens = rank->index == 0 ? 1 : 0; // a rank without tokens says its type too
+  args.num_tokens = rank->index == 0 ? 1 : 0; // a rank without tokens sends its type too
   args.topk_idx = rank->topk_idx;
   args.topk_weights = rank->weights;
   args.dtype = rank->index == 1 ? odd->dtype : 0;

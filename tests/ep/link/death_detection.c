@@ -28,7 +28,7 @@ enum { RANKS = 3, TIMEOUT_MS = 20000, DEADLINE_MS = 100000, AFTER = 10, SKIPPED 
 
 struct board {
   _Atomic uint32_t late[RANKS]; // operations that took the whole deadline
-  _Atomic uint32_t lost[RANKS]; // that told a loss
+  _Atomic uint32_t lost[RANKS]; // operations that reported a loss
 };
 
 struct scenario {
@@ -114,7 +114,7 @@ static void a_death_is_reported_before_the_sockets_close(void **state) {
 
 int main(void) {
   if (syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) == -1 && errno != EINVAL) {
-    fprintf(stderr, "skipped: no futex_waitv on this system: a death is told by the sockets alone\n");
+    fprintf(stderr, "skipped: no futex_waitv on this system: a death is noticed by the sockets alone\n");
     return SKIPPED;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_death_is_reported_before_the_sockets_close)};

@@ -1,6 +1,6 @@
 // All kinds of callers at the listeners of a rank, and of answers in its place. Nobody without the token learns
-// anything, no faulty handshake message makes a link, each is refused with the reason, and the ranks' own calls succeed
-// meanwhile.
+// anything. No faulty handshake message makes a link; each is refused with the reason. Meanwhile the ranks' own calls
+// succeed.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -43,8 +43,7 @@ static uint32_t connected(weft_ep_t *ep) {
   return stats.connected;
 }
 
-// Says `size` bytes within TLS and, with `ends`, that nothing follows; what comes back is a refusal with `code`, or
-// nothing: 0.
+// Sends `size` bytes within TLS and, with `ends`, ends the stream. Expects a refusal with `code`; 0: expects no answer.
 static struct ep_tcp_message expect(struct hosts *hosts, const void *bytes, size_t size, bool ends, int code) {
   struct ep_tcp_message answer = {0};
   int fd = raw_peer_call(hosts->called);
@@ -68,12 +67,12 @@ static struct ep_tcp_message expect(struct hosts *hosts, const void *bytes, size
 static void expect_hello(struct hosts *hosts, const struct ep_tcp_message *hello, int code, const char *text) {
   struct ep_tcp_message answer = expect(hosts, hello, sizeof *hello, false, code);
   if (!strstr(answer.message.why, text))
-    fail_msg("it is refused with \"%s\", which says nothing of \"%s\"", answer.message.why, text);
+    fail_msg("it is refused with \"%s\", which does not contain \"%s\"", answer.message.why, text);
 }
 
 // --- without the token ---
 
-// What a caller that does not know the claim gets to see: TLS's alert, of one record.
+// A caller that does not know the claim receives only an alert of TLS, of one record.
 enum { ALERT = 7, ALERT_RECORD = 21 };
 
 static void a_caller_with_another_key_learns_nothing(void **state) {
@@ -101,7 +100,7 @@ static void a_caller_with_another_key_learns_nothing(void **state) {
   hosts_close(&hosts);
 }
 
-// Says `size` bytes, outside of any TLS; at most an alert comes back.
+// Sends `size` bytes without TLS; expects an alert at most.
 static void expect_nothing(struct hosts *hosts, const void *bytes, size_t size, bool ends) {
   struct ep_tcp_message answer = {0};
   int fd = raw_peer_call(hosts->called);
@@ -131,7 +130,7 @@ static void rubbish_is_not_answered(void **state) {
       bytes[i] = (char)random_next(&seed);
     expect_nothing(&hosts, bytes, sizeof bytes, true);
     expect_nothing(&hosts, bytes, random_next(&seed) % sizeof bytes, true);
-    expect(&hosts, bytes, sizeof bytes, false, WEFT_ERR_PROTOCOL); // within TLS, from who has the key
+    expect(&hosts, bytes, sizeof bytes, false, WEFT_ERR_PROTOCOL); // within TLS, from a caller with the key
   }
   hosts_connect(&hosts);
   hosts_close(&hosts);
@@ -152,8 +151,8 @@ static void a_handshake_message_cut_short_makes_no_link(void **state) {
   hosts_close(&hosts);
 }
 
-// Whatever the size of its handshake message is.
-static void another_version_is_refused_as_such(void **state) {
+// The size of its handshake message does not matter.
+static void another_version_is_refused_with_the_reason(void **state) {
   (void)state;
   struct hosts hosts;
   hosts_open(&hosts);
@@ -217,9 +216,10 @@ static void a_handshake_message_that_is_wrong_anywhere_is_refused_in_words(void 
   hosts_close(&hosts);
 }
 
-// --- who may read the store, and lies ---
+// --- a caller that may read the store, and lies ---
 
-// Who calls from `host` as a rank that is connected, and of which the store has no other life, takes no link down.
+// A caller from `host` claims to be a rank that is connected, and of which the store has no other life. It takes no
+// link down.
 static void expect_no_new_life(const char *host) {
   struct hosts hosts;
   hosts_open(&hosts);
@@ -242,13 +242,13 @@ static void expect_no_new_life(const char *host) {
   hosts_close(&hosts);
 }
 
-static void nobody_else_speaks_for_a_new_life(void **state) {
+static void another_rank_cannot_claim_to_be_a_new_life(void **state) {
   (void)state;
   expect_no_new_life("two");
 }
 
-// A rank that was stopped, for instance, and whose number another has by now.
-static void nobody_else_speaks_for_a_new_life_on_the_same_host(void **state) {
+// For instance a rank that was stopped, and whose number another rank has by now.
+static void another_rank_cannot_claim_to_be_a_new_life_on_the_same_host(void **state) {
   (void)state;
   expect_no_new_life("one");
 }
@@ -273,7 +273,8 @@ static void await_answering(weft_ep_t *ep, int32_t rank, bool answering) {
   assert_int_equal(is_answering(ep, rank), answering);
 }
 
-// It gives up while the called rank opens its transport, and would be taken for dead where it is in the view.
+// It gives up while the called rank opens its transport. If it got a link, the ranks of a view with it would
+// take it for dead.
 static void a_caller_that_hung_up_before_the_answer_gets_no_link(void **state) {
   (void)state;
   struct hosts hosts;
@@ -452,8 +453,8 @@ static void a_refusal_on_the_same_host_is_shown_without_control_characters(void 
 
 // --- many ---
 
-// More than it ever listens to at once, so that a caller behind them would wait for many of their deadlines; and than
-// its lobby has places for, an eighth of the descriptors.
+// More silent callers than the rank ever serves at once, so that a caller behind them would wait for many of their
+// deadlines; and more than its lobby has places for, an eighth of the descriptors.
 static void expect_through_silence(const char *host_of_caller) {
   static int silent[SILENT];
   static const int32_t called = 0;
@@ -475,7 +476,7 @@ static void expect_through_silence(const char *host_of_caller) {
     fail_msg("rank 1 does not get through: %s", weft_last_error());
   uint32_t taken = support_descriptors() - before - SILENT;
   if (taken > SILENT / 2)
-    fail_msg("of %d that say nothing, %u are kept", SILENT, taken);
+    fail_msg("of %d silent callers, %u are kept", SILENT, taken);
   for (int i = 0; i < SILENT; i++)
     close(silent[i]);
   hosts_close(&hosts);
@@ -515,17 +516,17 @@ static void a_caller_is_welcome_once_its_link_is_there(void **state) {
   assert_false(arrival.was_early);
 }
 
-static void silent_callers_keep_no_rank_out(void **state) {
+static void silent_callers_keep_nobody_out(void **state) {
   (void)state;
   expect_through_silence("two");
 }
 
-static void silent_callers_on_the_same_host_keep_no_rank_out(void **state) {
+static void silent_callers_on_the_same_host_keep_nobody_out(void **state) {
   (void)state;
   expect_through_silence("one");
 }
 
-// --- who answers in a rank's place ---
+// --- a process that answers in a rank's place ---
 
 struct impostor {
   int listener;
@@ -536,7 +537,7 @@ struct impostor {
   weft_ep_t *interrupts; // the caller, once it waits for an answer; NULL: none
 };
 
-static void hear_hello(struct tls *tls, int fd, struct ep_tcp_message *hello) {
+static void receive_hello(struct tls *tls, int fd, struct ep_tcp_message *hello) {
   for (size_t at = 0, got = 0; at < sizeof *hello; at += got) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int rc = tls_read(tls, (char *)hello + at, sizeof *hello - at, &got);
@@ -562,7 +563,7 @@ static void *answer_one(void *arg) {
   struct tls *tls = NULL;
   if (impostor->knows && secret_derive(TOKEN, EP_HANDSHAKE_PROTOCOL, key) == 0 &&
       (tls = raw_peer_prove(fd, false, key))) {
-    hear_hello(tls, fd, &hello);
+    receive_hello(tls, fd, &hello);
     raw_peer_tls_send(tls, fd, impostor->answer, impostor->size);
   }
   while (impostor->holds && poll(&more, 1, RAW_PEER_DEADLINE_MS) == 1 && recv(fd, rest, sizeof rest, 0) > 0)
@@ -654,9 +655,9 @@ static void an_interrupt_ends_a_call_that_has_other_addresses_left(void **state)
   hosts_close(&hosts);
 }
 
-// Whether one that calls, and speaks after more have come than there are places for handshakes, gets through the
-// handshake all the same. `*in_time`: it has spoken before its time to do so was over.
-static bool speaks_late(struct hosts *hosts, bool *in_time) {
+// Whether a caller that sends only after more callers have come than there are places for handshakes still gets through
+// the handshake. `*in_time`: it has sent before its time for this was over.
+static bool sends_late(struct hosts *hosts, bool *in_time) {
   enum { STRANGERS = 100 };
   int fds[STRANGERS];
   uint64_t begin = clock_ns();
@@ -678,13 +679,13 @@ static bool speaks_late(struct hosts *hosts, bool *in_time) {
   return proved;
 }
 
-static void a_caller_that_sends_late_keeps_its_place(void **state) {
+static void a_caller_that_sends_late_has_kept_its_place(void **state) {
   (void)state;
   struct hosts hosts;
   bool served = false, in_time = false;
   hosts_open(&hosts);
   for (int i = 0; i < 20 && !served && !in_time; i++) // a busy machine may take longer
-    served = speaks_late(&hosts, &in_time);
+    served = sends_late(&hosts, &in_time);
   assert_true(served);
   hosts_close(&hosts);
 }
@@ -694,17 +695,17 @@ int main(void) {
       cmocka_unit_test(a_caller_with_another_key_learns_nothing),
       cmocka_unit_test(rubbish_is_not_answered),
       cmocka_unit_test(a_handshake_message_cut_short_makes_no_link),
-      cmocka_unit_test(another_version_is_refused_as_such),
+      cmocka_unit_test(another_version_is_refused_with_the_reason),
       cmocka_unit_test(a_handshake_message_that_is_wrong_anywhere_is_refused_in_words),
-      cmocka_unit_test(nobody_else_speaks_for_a_new_life),
-      cmocka_unit_test(nobody_else_speaks_for_a_new_life_on_the_same_host),
+      cmocka_unit_test(another_rank_cannot_claim_to_be_a_new_life),
+      cmocka_unit_test(another_rank_cannot_claim_to_be_a_new_life_on_the_same_host),
       cmocka_unit_test(a_caller_that_hung_up_before_the_answer_gets_no_link),
       cmocka_unit_test(a_handshake_message_brings_its_windows_and_nothing_else),
       cmocka_unit_test(a_refusal_on_the_same_host_is_shown_without_control_characters),
       cmocka_unit_test(a_caller_is_welcome_once_its_link_is_there),
-      cmocka_unit_test(silent_callers_keep_no_rank_out),
-      cmocka_unit_test(a_caller_that_sends_late_keeps_its_place),
-      cmocka_unit_test(silent_callers_on_the_same_host_keep_no_rank_out),
+      cmocka_unit_test(silent_callers_keep_nobody_out),
+      cmocka_unit_test(a_caller_that_sends_late_has_kept_its_place),
+      cmocka_unit_test(silent_callers_on_the_same_host_keep_nobody_out),
       cmocka_unit_test(an_answer_that_is_wrong_makes_no_link),
       cmocka_unit_test(an_interrupt_ends_a_call_that_has_other_addresses_left),
   };

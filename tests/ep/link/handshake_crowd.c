@@ -25,7 +25,7 @@
 
 enum { SILENT = 1000, PROVED = 100, PLACES = LOBBY_FEW + 64 + 64 + 32, RANKS = 4, MORE_KB = 64 << 10, CALLS = 1000 };
 
-enum trade { SAY_NOTHING, SAY_LITTLE, SAY_RUBBISH, HAVE_ANOTHER_KEY, KNOW_THE_CLAIM, TRADES };
+enum trade { SEND_NOTHING, SEND_LITTLE, SEND_RUBBISH, HAVE_ANOTHER_KEY, KNOW_THE_CLAIM, TRADES };
 
 // In shared memory.
 struct board {
@@ -63,10 +63,10 @@ static void hold(int count, const void *bytes, size_t size, enum trade trade) {
   }
 }
 
-static void say_rubbish(void) {
+static void send_rubbish(void) {
   char bytes[5000];
   memset(bytes, 'x', sizeof bytes);
-  for (;; board->calls[SAY_RUBBISH]++) {
+  for (;; board->calls[SEND_RUBBISH]++) {
     int fd = call();
     send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
     recv(fd, bytes, 1, 0);
@@ -102,12 +102,12 @@ static void practise(enum trade trade) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   while (board->port == 0)
     poll(NULL, 0, 1);
-  if (trade == SAY_NOTHING)
+  if (trade == SEND_NOTHING)
     hold(SILENT, NULL, 0, trade);
-  else if (trade == SAY_LITTLE)
+  else if (trade == SEND_LITTLE)
     hold(SILENT, begin, sizeof begin, trade);
-  else if (trade == SAY_RUBBISH)
-    say_rubbish();
+  else if (trade == SEND_RUBBISH)
+    send_rubbish();
   else if (trade == HAVE_ANOTHER_KEY)
     have_another_key();
   else

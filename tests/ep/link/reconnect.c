@@ -48,7 +48,7 @@ static void assert_holds_nothing(weft_ep_t *ep) {
   }
 }
 
-// The peer may not have heard yet that the last link was let go of when the next call comes.
+// When the next call comes, the peer may not have noticed yet that the last link was released.
 static void a_rank_connects_again_at_once(void **state) {
   (void)state;
   weft_store_t *store;
@@ -292,8 +292,8 @@ static void *connect_to_0(void *arg) {
   return weft_ep_connect(arg, &zero, 1, DEADLINE_MS) == 0 ? arg : NULL;
 }
 
-// The lower one's call stands; it may be interrupted, or come to its deadline, before the other has seen anything of
-// it.
+// If two ranks call each other, the call of the lower one stands. It may be interrupted, or reach its deadline, before
+// the other rank has seen anything of it.
 static void a_rank_that_yielded_to_a_call_that_was_given_up_calls_again(void **state) {
   (void)state;
   weft_store_t *store;

@@ -43,9 +43,9 @@ static void become_nobody(void) {
 
 // In shared memory.
 struct board {
-  _Atomic uint32_t ready; // the other user's process has done what goes before
+  _Atomic uint32_t ready; // the other user's process listens, or has made its first calls
   _Atomic uint32_t done;
-  _Atomic uint64_t got; // bytes that it was answered with, descriptors counted as bytes
+  _Atomic uint64_t got; // bytes of the answers that it received, descriptors counted as bytes
 };
 
 static struct board *new_board(void) {
@@ -63,15 +63,15 @@ static void await(_Atomic uint32_t *word) {
   }
 }
 
-// Everything that comes until the rank hangs up.
-static void hear_all(struct board *board, int socket) {
+// Receives and counts everything until the rank hangs up.
+static void receive_all(struct board *board, int socket) {
   char bytes[4096], control[256];
   for (;;) {
     struct iovec data = {.iov_base = bytes, .iov_len = sizeof bytes};
     struct msghdr message = {
         .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t size = recvmsg(socket, &message, 0);
-    if (size < 0 && errno == ECONNRESET) // told before what came
+    if (size < 0 && errno == ECONNRESET) // reported before the data that came
       continue;
     if (size <= 0)
       return;
@@ -79,7 +79,7 @@ static void hear_all(struct board *board, int socket) {
   }
 }
 
-// Calls again and again: one half says something, the other nothing.
+// Calls again and again: every second call sends something, the others send nothing.
 static void call_as_nobody(struct board *board, const char *name) {
   struct sockaddr_un at;
   socklen_t size = name_of(&at, name);
@@ -88,7 +88,7 @@ static void call_as_nobody(struct board *board, const char *name) {
   for (int call = 0; call < CALLS; call++) {
     int *socket_of = &sockets[call % AT_ONCE];
     if (call >= AT_ONCE) {
-      hear_all(board, *socket_of);
+      receive_all(board, *socket_of);
       close(*socket_of);
     }
     *socket_of = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -100,7 +100,7 @@ static void call_as_nobody(struct board *board, const char *name) {
       board->ready = 1;
   }
   for (int i = 0; i < AT_ONCE; i++)
-    hear_all(board, sockets[i]);
+    receive_all(board, sockets[i]);
   _exit(0);
 }
 
@@ -152,11 +152,11 @@ static void listen_as_nobody(struct board *board, const char *name) {
     ;
   int fd = call.revents ? accept(listener, NULL, NULL) : -1;
   if (fd >= 0)
-    hear_all(board, fd);
+    receive_all(board, fd);
   _exit(0);
 }
 
-static void a_process_with_a_dead_ranks_name_gets_no_windows(void **state) {
+static void a_process_with_the_socket_name_of_a_dead_rank_gets_no_windows(void **state) {
   (void)state;
   static const char name[] = "weft-00112233445566ff";
   struct hosts hosts;
@@ -180,7 +180,7 @@ static void a_process_with_a_dead_ranks_name_gets_no_windows(void **state) {
   hosts_close(&hosts);
 }
 
-// --- on the way between two hosts ---
+// --- a relay between two hosts ---
 
 // The called rank's address, with the relay's port.
 static void through(const struct wiretap *relay, const weft_ep_t *called, char *address, size_t size) {
@@ -194,7 +194,7 @@ static void parse_token(const weft_ep_t *ep, char digits[33], uint8_t token[16])
     token[i] = (uint8_t)strtoul((char[]){digits[2 * i], digits[2 * i + 1], 0}, NULL, 16);
 }
 
-// Nothing by which a rank could be called, and nothing of what the ranks told each other, has gone by in clear.
+// Checks that no secret has passed in clear: neither what is needed to call a rank nor a message of the ranks.
 static void expect_secrets(const struct wiretap *relay, const struct hosts *hosts) {
   char digits[33];
   uint8_t token[16];
@@ -227,7 +227,7 @@ static void part(struct hosts *hosts) {
   assert_int_equal(connected(hosts->called), 0);
 }
 
-static void an_attacker_on_the_network_sees_no_secret(void **state) {
+static void a_relay_between_two_hosts_sees_no_secret(void **state) {
   (void)state;
   static struct wiretap relay;
   struct hosts hosts;
@@ -239,7 +239,7 @@ static void an_attacker_on_the_network_sees_no_secret(void **state) {
   hosts_close(&hosts);
 }
 
-static void what_was_said_cannot_be_said_again(void **state) {
+static void a_recorded_call_that_is_replayed_gets_no_link(void **state) {
   (void)state;
   static struct wiretap relay;
   static uint8_t answer[WIRETAP_ROOM];
@@ -249,11 +249,11 @@ static void what_was_said_cannot_be_said_again(void **state) {
   part(&hosts);
   wiretap_close(&relay);
   int fd = raw_peer_call(hosts.called);
-  raw_peer_send(fd, relay.said, relay.num_sent);
+  raw_peer_send(fd, relay.sent, relay.num_sent);
   shutdown(fd, SHUT_WR);
   relay.num_answered = raw_peer_read(fd, answer, sizeof answer);
   memcpy(relay.answered, answer, sizeof answer);
-  memset(relay.said, 0, sizeof relay.said); // which is looked at elsewhere
+  memset(relay.sent, 0, sizeof relay.sent); // wiretap_saw() searches it, too
   close(fd);
   expect_secrets(&relay, &hosts); // not even a handshake message that refuses it
   assert_int_equal(connected(hosts.called), 0);
@@ -262,8 +262,8 @@ static void what_was_said_cannot_be_said_again(void **state) {
 }
 
 // As after the death of a rank, when its port has been given to another program. A joiner then waits for the view to
-// change, as for any other rank that does not answer, and is not told that its secret is wrong.
-static void a_process_with_a_dead_ranks_port_is_not_that_rank(void **state) {
+// change, as for any other rank that does not answer, and gets no error that calls its secret wrong.
+static void a_process_with_the_port_of_a_dead_rank_is_not_that_rank(void **state) {
   (void)state;
   static struct wiretap relay;
   struct hosts hosts, others;
@@ -285,14 +285,14 @@ static void a_process_with_a_dead_ranks_port_is_not_that_rank(void **state) {
 int main(void) {
   const struct CMUnitTest of_users[] = {
       cmocka_unit_test(another_user_gets_no_place_and_no_answer),
-      cmocka_unit_test(a_process_with_a_dead_ranks_name_gets_no_windows),
+      cmocka_unit_test(a_process_with_the_socket_name_of_a_dead_rank_gets_no_windows),
   };
-  const struct CMUnitTest on_the_way[] = {
-      cmocka_unit_test(an_attacker_on_the_network_sees_no_secret),
-      cmocka_unit_test(what_was_said_cannot_be_said_again),
-      cmocka_unit_test(a_process_with_a_dead_ranks_port_is_not_that_rank),
+  const struct CMUnitTest of_relay[] = {
+      cmocka_unit_test(a_relay_between_two_hosts_sees_no_secret),
+      cmocka_unit_test(a_recorded_call_that_is_replayed_gets_no_link),
+      cmocka_unit_test(a_process_with_the_port_of_a_dead_rank_is_not_that_rank),
   };
-  int failed = cmocka_run_group_tests_name("ep_untrusted_users on the way", on_the_way, NULL, NULL);
+  int failed = cmocka_run_group_tests_name("ep_untrusted_users of a relay", of_relay, NULL, NULL);
   if (failed == 0 && geteuid() != 0) {
     printf("skipped: another user's part takes root\n");
     return SKIPPED;

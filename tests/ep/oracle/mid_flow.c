@@ -47,7 +47,7 @@ static void accepts_that_nothing_came_at_all(void **state) {
   }
 }
 
-// The same rows of a rank that is not said to be lost in mid-flow, or not to be lost at all.
+// The same rows of a rank that is not listed as lost in mid-flow, or not listed as lost at all.
 static void refuses_empty_places_of_any_other_rank(void **state) {
   (void)state;
   for (size_t l = 0; l < 3; l++) {
@@ -158,7 +158,7 @@ static void refuses_half_a_token(void **state) {
   free(m);
 }
 
-static void needs_the_lists_that_tell_what_came(void **state) {
+static void needs_the_lists_of_what_came(void **state) {
   (void)state;
   struct model *m = broken(WEFT_EP_BF16, WEFT_EP_PER_EXPERT, 1);
   m->recv.src_token = NULL;
@@ -169,7 +169,7 @@ static void needs_the_lists_that_tell_what_came(void **state) {
 }
 
 // A contribution that is listed and was added, one that was not and is not listed, and a list in another order.
-static void refuses_a_list_that_is_not_what_the_sums_say(void **state) {
+static void refuses_a_list_that_disagrees_with_the_sums(void **state) {
   (void)state;
   struct model *m = broken(WEFT_EP_BF16, WEFT_EP_PER_EXPERT, 1);
   assert_true(m->result.num_missing > 2);
@@ -237,8 +237,8 @@ int main(void) {
       cmocka_unit_test(refuses_a_slot_of_a_token_that_did_not_come),
       cmocka_unit_test(refuses_a_changed_row_among_those_that_came),
       cmocka_unit_test(refuses_half_a_token),
-      cmocka_unit_test(needs_the_lists_that_tell_what_came),
-      cmocka_unit_test(refuses_a_list_that_is_not_what_the_sums_say),
+      cmocka_unit_test(needs_the_lists_of_what_came),
+      cmocka_unit_test(refuses_a_list_that_disagrees_with_the_sums),
       cmocka_unit_test(knows_the_places_that_a_route_keeps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,16 +11,16 @@
 #include "ep/support/rank.h"
 #include "ep/support/raw_peer.h"
 
-// Has the peer say that it waits, which is right, and waits until it is heard: so has been all before it.
-static void assert_heard(struct ep_remote *from, struct ep_link *link) {
+// Sends a right message, by which the peer reports that it waits. When it is received, so are all messages before it.
+static void assert_received(struct ep_remote *from, struct ep_link *link) {
   struct ep_update update = {.link = from->peer_id, .version = EP_LAYOUT_VERSION, .count = 1};
   update.words[0].place = EP_PLACE_SIGN;
   uint64_t deadline_ns = clock_deadline_ms(RAW_PEER_DEADLINE_MS),
            before = atomic_load(&link->remote->messages_received);
-  raw_peer_say(from, &update, offsetof(struct ep_update, words) + sizeof *update.words, NULL);
+  raw_peer_send_message(from, &update, offsetof(struct ep_update, words) + sizeof *update.words, NULL);
   while (atomic_load(&link->remote->messages_received) == before) {
     if (clock_passed(deadline_ns))
-      fail_msg("a message is not heard");
+      fail_msg("a message is not received");
     poll(NULL, 0, 1);
   }
   assert_true(ep_link_up(link));
@@ -34,7 +34,7 @@ static uint64_t *copy_of(const struct ep_window *window) {
   return copy;
 }
 
-// But for what ranks say when a link ends.
+// Ignores the words that ranks write when a link ends.
 static bool is_as_before(const struct ep_window *window, const uint64_t *copy) {
   const size_t notice = offsetof(struct ep_area_head, notice) / sizeof *copy;
   uint64_t *now = copy_of(window);
@@ -69,14 +69,14 @@ static struct wrong count(const char *text, uint32_t words, size_t size) {
   return wrong;
 }
 
-static void say_wrong(struct ep_remote *from, const struct wrong *wrong) {
+static void send_wrong(struct ep_remote *from, const struct wrong *wrong) {
   char bytes[sizeof(struct ep_update) + 64] = "";
   struct ep_update update = wrong->update;
   update.link = wrong->dropped ? wrong->update.link : from->peer_id;
   memcpy(bytes, &update, sizeof update);
-  raw_peer_say(from, bytes,
-               wrong->size ? wrong->size : offsetof(struct ep_update, words) + update.count * sizeof *update.words,
-               NULL);
+  raw_peer_send_message(
+      from, bytes, wrong->size ? wrong->size : offsetof(struct ep_update, words) + update.count * sizeof *update.words,
+      NULL);
 }
 
 static void expect_nothing_written(const struct wrong *wrong) {
@@ -84,9 +84,9 @@ static void expect_nothing_written(const struct wrong *wrong) {
   hosts_open(&hosts);
   struct ep_link *link = hosts_connect(&hosts);
   uint64_t *area = copy_of(&link->in), *shadow = copy_of(&link->out);
-  say_wrong(hosts_remote(&hosts), wrong);
+  send_wrong(hosts_remote(&hosts), wrong);
   if (wrong->dropped)
-    assert_heard(hosts_remote(&hosts), link);
+    assert_received(hosts_remote(&hosts), link);
   else
     raw_peer_await_broken(link, wrong->text);
   if (!is_as_before(&link->in, area) || !is_as_before(&link->out, shadow))
@@ -155,7 +155,7 @@ static void what_is_of_no_link_is_dropped(void **state) {
   expect_nothing_written(&shorter);
 }
 
-// What a peer says on the handshake message's socket means something, or its link ends.
+// A malformed message on the control socket ends the link.
 static void rubbish_on_the_socket_ends_the_link(void **state) {
   (void)state;
   struct hosts hosts;
@@ -177,15 +177,15 @@ static void others_and_the_next_go_on(void **state) {
   struct ep_link *link = hosts_connect(&hosts), *to_other = ep_link_find(hosts.called, 2, 0);
   assert_non_null(to_other);
   struct wrong wrong = word("place 3,", 3, 0);
-  say_wrong(hosts_remote(&hosts), &wrong);
+  send_wrong(hosts_remote(&hosts), &wrong);
   raw_peer_await_broken(link, "place 3,");
-  assert_heard(ep_link_find(other, 0, 0)->remote, to_other);
+  assert_received(ep_link_find(other, 0, 0)->remote, to_other);
   // The next life of that rank, which keeps to the rules.
   weft_ep_close(hosts.caller);
   hosts.caller = hosts_rank(&hosts, 1, "two");
   link = hosts_connect(&hosts);
-  assert_heard(hosts_remote(&hosts), link);
-  assert_heard(ep_link_find(other, 0, 0)->remote, to_other);
+  assert_received(hosts_remote(&hosts), link);
+  assert_received(ep_link_find(other, 0, 0)->remote, to_other);
   weft_ep_close(other);
   hosts_close(&hosts);
 }
@@ -207,7 +207,7 @@ static void run_beside_one_that_is_wrong(struct rank *rank, void *arg) {
   }
   struct ep_link *link = ep_link_find(rank->ep, 0, 0);
   struct wrong wrong = word("place 3,", 3, 0);
-  say_wrong(link->remote, &wrong);
+  send_wrong(link->remote, &wrong);
   while (rank_operate(rank)) // until it finds itself put out
     ;
   if (strstr(rank->error, "FENCED"))

@@ -124,7 +124,7 @@ static void a_window_that_cannot_be_mapped_is_none(void **state) {
   (void)state;
   int before = support_descriptors();
   int fds[] = {-1, memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING), open("/dev/null", O_RDONLY | O_CLOEXEC), -1};
-  assert_int_equal(ftruncate(fds[1], (off_t)ep->layout.area), 0); // it could be cut off under who reads it
+  assert_int_equal(ftruncate(fds[1], (off_t)ep->layout.area), 0); // it could be truncated while a rank reads it
   struct ep_window shorter;
   assert_int_equal(ep_window_create(&shorter, ep->layout.area - EP_PAGE, &fds[3]), 0);
   ep_window_release(&shorter);

@@ -11,7 +11,7 @@
 
 static struct topology_choice *host;
 
-// With a transport that only says so; nothing else of a rank is needed to get there.
+// Uses a transport that only reports its NICs; nothing else of a rank is needed for this.
 static void opens_with(int32_t device, const char *expected) {
   weft_ep_t *ep = calloc(1, sizeof *ep);
   struct ep_net *net = NULL;
@@ -38,7 +38,7 @@ static void each_of_eight_opens_with_the_nics_of_its_gpu(void **state) {
   }
 }
 
-static void what_was_said_stays(void **state) {
+static void chosen_nics_stay(void **state) {
   (void)state;
   setenv("WEFT_OFI_NICS", "rdmap86s0", 1);
   opens_with(3, "opened with []");
@@ -68,7 +68,7 @@ static int removed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_of_eight_opens_with_the_nics_of_its_gpu),
-      cmocka_unit_test(what_was_said_stays),
+      cmocka_unit_test(chosen_nics_stay),
       cmocka_unit_test(a_rank_on_host_memory_gets_none_for_a_gpu),
   };
   return cmocka_run_group_tests_name("NICs of a rank", tests, make, removed);

@@ -71,19 +71,19 @@ static bool measure(struct rank *rank, void *arg) {
 
 // Returns by how much fewer rows crossed than without sharing, times 1,000.
 static uint64_t count(struct setup setup, uint32_t ranks, int32_t cannot_map) {
-  struct scenario told = {.ranks = ranks, .cannot_map = cannot_map, .board = processes_share(sizeof *told.board)};
+  struct scenario scene = {.ranks = ranks, .cannot_map = cannot_map, .board = processes_share(sizeof *scene.board)};
   struct processes processes;
   uint64_t crossed = 0, pairs = 0;
-  processes_start(&processes, ranks, &setup, measure, &told);
+  processes_start(&processes, ranks, &setup, measure, &scene);
   bool good = true;
   for (uint32_t i = 0; i < ranks; i++)
     good &= processes_expect(&processes, i, 0);
   assert_true(good);
   for (uint32_t i = 0; i < ranks; i++) {
-    assert_int_equal(told.board->crossed[i], told.board->expected[i]);
-    assert_int_equal(told.board->wire_bytes[i], told.board->bytes[i]);
-    crossed += told.board->crossed[i];
-    pairs += told.board->pairs[i];
+    assert_int_equal(scene.board->crossed[i], scene.board->expected[i]);
+    assert_int_equal(scene.board->wire_bytes[i], scene.board->bytes[i]);
+    crossed += scene.board->crossed[i];
+    pairs += scene.board->pairs[i];
   }
   processes_end(&processes);
   assert_true(crossed > 0);
@@ -166,12 +166,12 @@ static void rows_are_not_overwritten_while_a_neighbour_reads_them(void **state) 
   (void)state;
   struct setup setup = drawn;
   setup.topk = 2;
-  struct scenario told = {
-      .ranks = 4, .strikes = READER_SLOW, .cannot_map = -1, .board = processes_share(sizeof *told.board)};
+  struct scenario scene = {
+      .ranks = 4, .strikes = READER_SLOW, .cannot_map = -1, .board = processes_share(sizeof *scene.board)};
   struct processes processes;
-  processes_start(&processes, told.ranks, &setup, read_slowly, &told);
+  processes_start(&processes, scene.ranks, &setup, read_slowly, &scene);
   bool good = true;
-  for (uint32_t i = 0; i < told.ranks; i++)
+  for (uint32_t i = 0; i < scene.ranks; i++)
     good &= processes_expect(&processes, i, 0);
   assert_true(good);
   processes_end(&processes);
@@ -210,11 +210,11 @@ static bool live(struct rank *rank, void *arg) {
   return rank->info.mark == 2 ? true : rank_fail(rank, "the end did not come, %u after the view that is left", after);
 }
 
-static void run_scenario(struct scenario told) {
+static void run_scenario(struct scenario scene) {
   struct setup setup = drawn;
-  scenario_run(told, 4, setup, live);
+  scenario_run(scene, 4, setup, live);
   setup.layout = WEFT_EP_PER_EXPERT;
-  scenario_run(told, RANKS, setup, live);
+  scenario_run(scene, RANKS, setup, live);
 }
 
 int main(void) {

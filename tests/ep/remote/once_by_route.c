@@ -150,16 +150,16 @@ static void a_row_crosses_once_and_brings_the_same_bits(void **state) {
   (void)state;
   for (uint32_t ranks = 4; ranks <= RANKS; ranks++) {
     struct setup setup = small();
-    struct scenario told = {.ranks = ranks, .cannot_map = -1, .board = processes_share(sizeof *told.board)};
+    struct scenario scene = {.ranks = ranks, .cannot_map = -1, .board = processes_share(sizeof *scene.board)};
     struct processes processes;
     uint64_t crossed = 0, pairs = 0;
-    processes_start(&processes, ranks, &setup, measure, &told);
+    processes_start(&processes, ranks, &setup, measure, &scene);
     bool good = true;
     for (uint32_t i = 0; i < ranks; i++)
       good &= processes_expect(&processes, i, 0);
     for (uint32_t i = 0; i < ranks; i++) {
-      crossed += told.board->crossed[i];
-      pairs += told.board->pairs[i];
+      crossed += scene.board->crossed[i];
+      pairs += scene.board->pairs[i];
     }
     processes_end(&processes);
     assert_true(good);
@@ -231,8 +231,8 @@ static bool live(struct rank *rank, void *arg) {
   return good;
 }
 
-static void run_scenario(struct scenario told) {
-  scenario_run(told, 4, small(), live);
+static void run_scenario(struct scenario scene) {
+  scenario_run(scene, 4, small(), live);
 }
 
 int main(void) {

@@ -118,7 +118,7 @@ static void *connect_to_0(void *ep) {
 }
 
 // It may be the rank itself, whose process is stopped or busy: there is time for more calls before the deadline.
-static void a_rank_that_accepts_a_call_and_is_silent_is_called_again(void **state) {
+static void a_rank_that_takes_a_call_and_is_silent_is_called_again(void **state) {
   (void)state;
   weft_store_t *store;
   pthread_t thread;
@@ -148,6 +148,6 @@ static void a_rank_that_accepts_a_call_and_is_silent_is_called_again(void **stat
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(an_address_that_is_not_reached_is_replaced),
                                      cmocka_unit_test(links_that_were_given_up_do_not_pile_up),
-                                     cmocka_unit_test(a_rank_that_accepts_a_call_and_is_silent_is_called_again)};
+                                     cmocka_unit_test(a_rank_that_takes_a_call_and_is_silent_is_called_again)};
   return cmocka_run_group_tests_name("ep_unreached", tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static bool await_stop(struct rank *rank, const struct scenario *scenario) {
   return true;
 }
 
-// All the rows have been written, or handed over: now something happens to who should take them.
+// All rows have been written, or handed over: now something happens to the rank that should take them.
 static void on_row(void *arg, uint32_t rows, uint32_t peers_done) {
   struct scenario *scenario = arg;
   (void)peers_done;
@@ -122,7 +122,7 @@ static bool is_free(struct rank *rank, struct scenario *scenario, uint16_t *rows
     return rank->info.num_lost == 0 || rank_fail(rank, "rank 1 was lost, though it went on");
   }
   if (madvise(rows, SIZE, MADV_DONTNEED) != 0 || pages_present(rows, SIZE) != 0)
-    return rank_fail(rank, "nobody tells which pages are there");
+    return rank_fail(rank, "it is unknown which pages are there");
   if (scenario->befalls == STAYS_STOPPED)
     kill(scenario->reader, SIGCONT);
   weft_ep_close(rank->ep);
@@ -131,7 +131,7 @@ static bool is_free(struct rank *rank, struct scenario *scenario, uint16_t *rows
   return present == 0 || rank_fail(rank, "%d pages were read after the call had returned", present);
 }
 
-// Those who lose nobody go together.
+// Ranks that lose nobody end together.
 static bool part(struct rank *rank, struct scenario *scenario) {
   return scenario->befalls != GOES_ON || scenario->faults || meeting_wait(&scenario->meeting, rank, RANKS, 1);
 }
@@ -150,7 +150,7 @@ static bool write_rows(struct rank *rank, struct scenario *scenario) {
   return done && is_free(rank, scenario, rows) && part(rank, scenario);
 }
 
-// Stops when all that it says before the rows has been said.
+// Stops when everything that it sends before the rows has been sent.
 static void stop(struct rank *rank, struct scenario *scenario) {
   ep_remote_flush(rank->ep);
   scenario->reader = getpid();

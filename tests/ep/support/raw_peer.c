@@ -90,7 +90,7 @@ struct ep_remote *hosts_remote(struct hosts *hosts) {
   return link->remote;
 }
 
-void raw_peer_say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece) {
+void raw_peer_send_message(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece) {
   struct ep_net *net = remote->net;
   struct transport_request request = {.peer = remote->peer,
                                       .op = WEFT_TRANSFER_WRITE,
@@ -115,7 +115,7 @@ void raw_peer_await_broken(const struct ep_link *link, const char *text) {
     poll(NULL, 0, 1);
   assert_int_equal(atomic_load(&link->state), EP_LINK_BROKEN);
   if (!strstr(link->remote->why, text))
-    fail_msg("the link is down as \"%s\", which says nothing of \"%s\"", link->remote->why, text);
+    fail_msg("the link is down as \"%s\", which does not contain \"%s\"", link->remote->why, text);
 }
 
 uint16_t raw_peer_port(const weft_ep_t *ep) {

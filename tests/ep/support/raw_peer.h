@@ -24,7 +24,7 @@ void hosts_open_by(struct hosts *hosts, enum weft_ep_memory memory, const char *
 void hosts_close(struct hosts *hosts);
 // Opens another rank.
 weft_ep_t *hosts_rank(struct hosts *hosts, int32_t rank, const char *host);
-// Connects the caller to the called rank, and waits until that has the link, too; returns the called rank's link.
+// Connects the caller to the called rank, and waits until the latter has the link, too; returns the called rank's link.
 struct ep_link *hosts_connect(struct hosts *hosts);
 // The same, but the link stays until it is released, even if it is down or in no view.
 struct ep_link *hosts_connect_and_hold(struct hosts *hosts);
@@ -32,7 +32,7 @@ struct ep_link *hosts_connect_and_hold(struct hosts *hosts);
 struct ep_remote *hosts_remote(struct hosts *hosts);
 
 // Sends a message to the peer of that link; writes the bytes, if any, into the peer's memory before.
-void raw_peer_say(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece);
+void raw_peer_send_message(struct ep_remote *remote, const void *bytes, size_t size, struct transport_piece *piece);
 // Holds a link of that rank (1), or releases it (-1).
 void raw_peer_hold(weft_ep_t *ep, struct ep_link *link, int more);
 // Waits until the link is down. The reason has to be a message of the peer, and to contain `text`.

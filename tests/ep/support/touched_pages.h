@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 // The number of present pages of [memory, memory + size); `memory` is the start of a page. -1: the kernel does not
-// tell.
+// report it.
 int pages_present(const void *memory, size_t size);
 
 #endif

@@ -32,7 +32,7 @@ static void *run(void *arg) {
   struct pollfd ends[] = {{.fd = caller, .events = POLLIN}, {.fd = called, .events = POLLIN}};
   for (bool open = true; open && poll(ends, 2, -1) > 0;) {
     if (ends[0].revents)
-      open = forward(caller, called, relay->said, &relay->num_sent);
+      open = forward(caller, called, relay->sent, &relay->num_sent);
     if (open && ends[1].revents)
       open = forward(called, caller, relay->answered, &relay->num_answered);
   }
@@ -73,6 +73,6 @@ static bool stands_in(const uint8_t *room, size_t size, const void *bytes, size_
 }
 
 bool wiretap_saw(const struct wiretap *relay, const void *bytes, size_t size) {
-  return stands_in(relay->said, relay->num_sent, bytes, size) ||
+  return stands_in(relay->sent, relay->num_sent, bytes, size) ||
          stands_in(relay->answered, relay->num_answered, bytes, size);
 }

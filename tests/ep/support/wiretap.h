@@ -13,7 +13,7 @@ struct wiretap {
   int listener;
   uint16_t port, to;
   pthread_t thread;
-  uint8_t said[WIRETAP_ROOM], answered[WIRETAP_ROOM]; // by the caller, and by the called side
+  uint8_t sent[WIRETAP_ROOM], answered[WIRETAP_ROOM]; // by the caller, and by the called side
   size_t num_sent, num_answered;
 };
 

@@ -32,11 +32,11 @@ struct fault_scenario {
   uint32_t num_ranks, num_founders;
   int32_t last[RANKS]; // the view that must come
   uint32_t num_last;
-  uint64_t after_epoch; // and it is newer than this one; those who die in a dispatch do so when one as new is agreed on
+  uint64_t after_epoch; // and it is newer than this one; ranks die in a dispatch when a view as new is agreed on
   bool overlap;         // two operations are open at a time
 };
 
-// What the processes of a test tell each other, in shared memory.
+// Shared by the processes of a test.
 struct board {
   _Atomic uint32_t running; // founders that are active
 };
@@ -156,10 +156,11 @@ static bool live_scenario(struct rank *rank, void *arg) {
 }
 
 // UCX 1.13 over TCP aborts the process by an assertion of its own when a peer dies while the connection to it is being
-// made (docs/design/ep-remote.md). What it says then is in `said`, where stderr went; it is shown, too.
-static bool aborted_by_ucx(int said) {
+// made (docs/design/ep-remote.md). Then stderr, which is redirected to `output`, has its message;
+// this function shows it, too.
+static bool aborted_by_ucx(int output) {
   char text[65536];
-  ssize_t size = pread(said, text, sizeof text - 1, 0);
+  ssize_t size = pread(output, text, sizeof text - 1, 0);
   text[size > 0 ? size : 0] = '\0';
   fputs(text, stderr);
   return strstr(text, "wireup_ep->pending_count == 0") != NULL;
@@ -169,17 +170,17 @@ static void run_scenario(struct fault_scenario *scenario) {
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(board != MAP_FAILED);
   struct processes processes;
-  FILE *said = tmpfile();
+  FILE *output = tmpfile();
   int shown = dup(STDERR_FILENO);
-  assert_true(said && shown >= 0 && dup2(fileno(said), STDERR_FILENO) == STDERR_FILENO);
+  assert_true(output && shown >= 0 && dup2(fileno(output), STDERR_FILENO) == STDERR_FILENO);
   processes_start(&processes, scenario->num_ranks,
                   &(struct setup){.tokens = 32, .deaths = true, .apart = scenario->overlap}, live_scenario, scenario);
   int status[RANKS];
   for (uint32_t i = 0; i < scenario->num_ranks; i++)
     status[i] = processes_reap(&processes, i);
   assert_int_equal(dup2(shown, STDERR_FILENO), STDERR_FILENO);
-  bool aborted = aborted_by_ucx(fileno(said));
-  fclose(said);
+  bool aborted = aborted_by_ucx(fileno(output));
+  fclose(output);
   close(shown);
   for (uint32_t i = 0; i < scenario->num_ranks && !aborted; i++) {
     bool lives = scenario->role[i] == STAYS || scenario->role[i] == JOINS;

@@ -309,7 +309,7 @@ static void a_mask_ends_with_the_life_that_it_was_set_for(void **state) {
 }
 
 // An active rank that runs no operation publishes none.
-static void a_joiner_says_whose_operations_it_waits_for(void **state) {
+static void a_joiner_names_the_ranks_whose_operations_it_waits_for(void **state) {
   (void)state;
   static const int32_t one = 1;
   weft_store_t *store;
@@ -343,7 +343,7 @@ int main(void) {
       cmocka_unit_test(join_and_leave_together),
       cmocka_unit_test(fifty_joins_and_leaves_leave_nothing),
       cmocka_unit_test(a_mask_ends_with_the_life_that_it_was_set_for),
-      cmocka_unit_test(a_joiner_says_whose_operations_it_waits_for),
+      cmocka_unit_test(a_joiner_names_the_ranks_whose_operations_it_waits_for),
   };
   return cmocka_run_group_tests_name("ep_elastic", tests, NULL, NULL);
 }

@@ -58,15 +58,15 @@ struct board {
 };
 
 static struct board *board;
-static const struct fault_scenario *told;
+static const struct fault_scenario *current;
 static struct rank *_Atomic self;    // NULL: this process is not doomed, or its time has not come
 static struct rank *_Atomic leading; // rank 0, when it has to hold its proposal
 static _Atomic bool following;       // lets the doomed go first
 
 static void die_at(enum step step) {
-  if (!self || told->step != step)
+  if (!self || current->step != step)
     return;
-  board->dying |= 1u << told->doomed;
+  board->dying |= 1u << current->doomed;
   kill(getpid(), SIGKILL);
 }
 
@@ -112,7 +112,7 @@ int __wrap_weft_store_txn_commit(weft_store_t *store, const struct weft_store_tx
     poll(NULL, 0, 1);
   if (leading)
     board->proposing = 1;
-  while (leading && !is_dead(leading->ep, told->doomed) && !clock_passed(deadline))
+  while (leading && !is_dead(leading->ep, current->doomed) && !clock_passed(deadline))
     poll(NULL, 0, 1);
   leading = NULL;
   if (armed)
@@ -135,7 +135,7 @@ static void *die_with_proposal(void *arg) {
 // --- lives ---
 
 static bool dies(int32_t rank) {
-  return rank == told->doomed || (told->event == DEATH && rank == FOUNDERS - 1);
+  return rank == current->doomed || (current->event == DEATH && rank == FOUNDERS - 1);
 }
 
 static uint32_t num_survivors(void) {
@@ -155,7 +155,7 @@ static bool await_count(const _Atomic uint32_t *word, uint32_t count) {
 // After two deaths survivors may end one operation in different views, and report each other's rows as lost in it
 // (docs/design/membership.md, Activation).
 static bool may_miss_the_living(uint32_t *missed) {
-  return told->event == DEATH && ++*missed == 1;
+  return current->event == DEATH && ++*missed == 1;
 }
 
 static bool lost_only_the_dead(struct rank *rank) {
@@ -188,9 +188,9 @@ static bool settle(struct rank *rank, uint32_t members) {
 
 static uint32_t last_view(void) {
   uint32_t members = (1u << FOUNDERS) - 1;
-  if (told->event == JOIN)
+  if (current->event == JOIN)
     members |= 1u << JOINER;
-  if (told->event == DEATH && told->doomed != FOUNDERS - 1)
+  if (current->event == DEATH && current->doomed != FOUNDERS - 1)
     members &= ~(1u << (FOUNDERS - 1)); // one next life is enough to show
   return members;
 }
@@ -198,7 +198,7 @@ static uint32_t last_view(void) {
 static void doom(struct rank *rank) {
   pthread_t thread;
   self = rank;
-  if (told->step == WITH_PROPOSAL && pthread_create(&thread, NULL, die_with_proposal, NULL) == 0)
+  if (current->step == WITH_PROPOSAL && pthread_create(&thread, NULL, die_with_proposal, NULL) == 0)
     pthread_detach(thread);
 }
 
@@ -216,7 +216,7 @@ static bool survive(struct rank *rank) {
   while (!board->dying && !clock_passed(deadline))
     if (!rank_operate(rank) || !lost_only_the_dead(rank))
       return false;
-  if (told->event == JOIN && told->doomed != JOINER)
+  if (current->event == JOIN && current->doomed != JOINER)
     members |= 1u << JOINER;
   if (!settle(rank, members))
     return false;
@@ -229,20 +229,20 @@ static bool found(struct rank *rank) {
   if (!rank_open(rank, &rank->setup, rank->index, founders, FOUNDERS) || !rank_activate(rank))
     return false;
   // Set before anybody can die: that takes some operations, in which all take part.
-  if (told->step == WITH_PROPOSAL && rank->index == 0)
+  if (current->step == WITH_PROPOSAL && rank->index == 0)
     leading = rank;
   // Rank 0 proposes a death at once, the others a moment later: on a busy machine they may be first.
-  following = told->event == DEATH && rank->index != 0;
-  if (rank->index == told->doomed && told->event == DEATH)
+  following = current->event == DEATH && rank->index != 0;
+  if (rank->index == current->doomed && current->event == DEATH)
     doom(rank);
   if (!rank_operate_n(rank, BEFORE))
     return false;
-  if (rank->index == told->doomed && told->event != DEATH) // by now the founders' own handshakes are over
+  if (rank->index == current->doomed && current->event != DEATH) // by now the founders' own handshakes are over
     doom(rank);
   board->running++;
-  if (told->event == DEATH && rank->index == FOUNDERS - 1)
+  if (current->event == DEATH && rank->index == FOUNDERS - 1)
     place_arm(rank, PLACE_DISPATCH_ROWS, die);
-  if (told->event == LEAVE && rank->index == told->doomed)
+  if (current->event == LEAVE && rank->index == current->doomed)
     weft_ep_disconnect(rank->ep, &rank->index, 1, DEADLINE_MS);
   return survive(rank); // the doomed does not
 }
@@ -252,23 +252,23 @@ static bool live(struct rank *rank, void *arg) {
   (void)arg;
   if (process < FOUNDERS)
     return found(rank);
-  if (process == JOINER && told->event != JOIN)
+  if (process == JOINER && current->event != JOIN)
     return true; // it has nobody to be
   if (process == NEXT_LIFE && !await_count(&board->recovered, num_survivors()))
-    return rank_fail(rank, "the others did not go on without rank %d", told->doomed);
+    return rank_fail(rank, "the others did not go on without rank %d", current->doomed);
   if (process == JOINER && !await_count(&board->running, FOUNDERS))
     return rank_fail(rank, "the founders did not come");
   bool next_life = process == NEXT_LIFE;
-  if (!rank_open(rank, &rank->setup, next_life ? told->doomed : JOINER, NULL, 0))
+  if (!rank_open(rank, &rank->setup, next_life ? current->doomed : JOINER, NULL, 0))
     return false;
-  if (!next_life && told->doomed == JOINER)
+  if (!next_life && current->doomed == JOINER)
     doom(rank);
   return rank_activate(rank) && (!next_life || settle(rank, last_view())) && rank_end_together(rank);
 }
 
 static void run_scenario(struct fault_scenario scenario) {
   struct processes processes;
-  told = &scenario;
+  current = &scenario;
   board = processes_share(sizeof *board);
   processes_start(&processes, 6,
                   &(struct setup){.capacity = CAPACITY,
@@ -279,7 +279,7 @@ static void run_scenario(struct fault_scenario scenario) {
                   live, NULL);
   bool good = true;
   for (int32_t i = 0; i < 6; i++)
-    good &= processes_expect(&processes, (uint32_t)i, i == told->doomed || (i < FOUNDERS && dies(i)) ? SIGKILL : 0);
+    good &= processes_expect(&processes, (uint32_t)i, i == current->doomed || (i < FOUNDERS && dies(i)) ? SIGKILL : 0);
   processes_end(&processes);
   assert_true(good);
 }
@@ -294,7 +294,7 @@ SCENARIO(a_joiner_dies_before_its_call, JOIN, JOINER, BEFORE_MESSAGE)
 SCENARIO(a_joiner_dies_when_it_has_called, JOIN, JOINER, AFTER_MESSAGE)
 SCENARIO(a_joiner_dies_when_it_is_answered, JOIN, JOINER, BEFORE_LINK)
 SCENARIO(a_joiner_dies_with_one_link_of_several, JOIN, JOINER, AFTER_LINK)
-SCENARIO(a_called_rank_dies_when_it_has_heard, JOIN, 1, BEFORE_LINK)
+SCENARIO(a_called_rank_dies_when_it_has_received_the_call, JOIN, 1, BEFORE_LINK)
 SCENARIO(a_called_rank_dies_with_the_link_made, JOIN, 1, AFTER_LINK)
 SCENARIO(a_called_rank_dies_before_it_answers, JOIN, 2, BEFORE_MESSAGE)
 SCENARIO(a_called_rank_dies_when_it_has_answered, JOIN, 2, AFTER_MESSAGE)
@@ -313,7 +313,7 @@ int main(void) {
       cmocka_unit_test(a_joiner_dies_when_it_has_called),
       cmocka_unit_test(a_joiner_dies_when_it_is_answered),
       cmocka_unit_test(a_joiner_dies_with_one_link_of_several),
-      cmocka_unit_test(a_called_rank_dies_when_it_has_heard),
+      cmocka_unit_test(a_called_rank_dies_when_it_has_received_the_call),
       cmocka_unit_test(a_called_rank_dies_with_the_link_made),
       cmocka_unit_test(a_called_rank_dies_before_it_answers),
       cmocka_unit_test(a_called_rank_dies_when_it_has_answered),

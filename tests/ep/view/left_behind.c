@@ -97,7 +97,7 @@ static void a_job_begins_where_a_left_view_ends(void **state) {
 // One rank has seen it, and the other has not.
 static void a_job_begins_on_both_sides_of_the_end_of_a_left_view(void **state) {
   (void)state;
-  struct job job[RANKS]; // by who has seen it
+  struct job job[RANKS]; // by the rank that has seen it
   for (int32_t first = 0; first < RANKS; first++)
     leave_view(&job[first], LEASE_S + 1);
   for (int32_t first = 0; first < RANKS; first++)
@@ -133,7 +133,7 @@ static void a_founder_that_came_again_founds_nothing(void **state) {
   weft_ep_close(job.ep[1]);
   uint32_t count = RANKS;
   while (count == RANKS) {
-    weft_ep_barrier(job.ep[0]); // of the first it may say that rank 1 has gone
+    weft_ep_barrier(job.ep[0]); // the first one may report that rank 1 has gone
     assert_int_equal(weft_ep_view(job.ep[0], NULL, NULL, 0, &count), 0);
   }
   uint64_t ended = weft_ep_next_op(job.ep[0]);

@@ -15,7 +15,7 @@
 
 enum { RANKS = 4, DEADLINE_MS = 60000 };
 
-// What the processes of a test tell each other, in shared memory.
+// Shared by the processes of a test.
 struct board {
   _Atomic uint64_t operations[RANKS]; // that a rank has run
   _Atomic uint32_t lost_in[RANKS];    // operations in which it lost somebody
@@ -147,9 +147,9 @@ static void run_scenario(struct fault_scenario scenario, int victim_signal) {
     assert_true(board->lost_in[i] >= 1);
     late = board->late[i] < late ? board->late[i] : late;
   }
-  // The kernel reports a death; silence costs one deadline. Until the view without the victim takes effect,
-  // operations go on without it: who waits for it makes all wait. One that had to wait for a processor, too, has the
-  // others wait for itself, but not itself.
+  // The kernel reports a death; silence costs one deadline. Until the view without the victim takes effect, operations
+  // go on without it: a rank that waits for it makes all others wait. A rank that also had to wait for a processor
+  // makes the others wait for it, but does not wait itself.
   assert_true(late <= (scenario.expect_fenced ? 1 : 0));
   munmap(board, sizeof *board);
   processes_end(&processes);
@@ -194,8 +194,8 @@ static void stopped_past_the_deadline_is_fenced_when_it_wakes(void **state) {
       (struct fault_scenario){.setup = {.timeout_ms = 2000}, .victim = 1, .prepare = stop, .expect_fenced = true}, 0);
 }
 
-// One peer has its rows and goes on to wait for the combine of the others, who still wait for the rows: that is not
-// silence.
+// One peer has the victim's rows and goes on to wait for the combine of the others, which still wait for the rows: that
+// is not silence.
 static void stopped_in_mid_dispatch_costs_nobody_else(void **state) {
   (void)state;
   for (int32_t victim = 1; victim < 4; victim++)

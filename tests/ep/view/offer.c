@@ -227,7 +227,7 @@ static void an_offer_is_taken_back(void **state) {
   int rc;
   uint64_t deadline = clock_deadline_ms(DEADLINE_MS);
   while ((rc = weft_ep_await_start(group.ep[1], 0, NULL)) == WEFT_ERR_TIMEOUT && !clock_passed(deadline))
-    sched_yield(); // until it has heard
+    sched_yield(); // until it has noticed
   assert_int_equal(rc, WEFT_ERR_NOT_CONNECTED);
   assert_int_equal(change(group.ep[0], add, 2, NULL, 0, 20), WEFT_ERR_TIMEOUT);
   assert_says("missing: 1, 2");
@@ -287,8 +287,8 @@ static void a_joiner_takes_itself_in(void **state) {
   close_group(&group);
 }
 
-// Any two ranks of a view have a link, however they came into it.
-static void a_rank_that_offers_itself_is_connected_to_earlier_ones(void **state) {
+// Any two ranks of a view have a link, in whatever way they joined.
+static void a_rank_that_offers_is_connected_to_all_ranks_that_did_before(void **state) {
   (void)state;
   static const int32_t before[] = {0, 1}, active[] = {0, 1, 2};
   struct group_of group;
@@ -299,7 +299,7 @@ static void a_rank_that_offers_itself_is_connected_to_earlier_ones(void **state)
   assert_ok(weft_ep_offer(open_rank(&group, 2), DEADLINE_MS));
   assert_ok(weft_ep_connect(group.ep[2], before, 2, 0));
   assert_ok(change(group.ep[0], before + 1, 1, NULL, 0, DEADLINE_MS));
-  assert_ok(weft_ep_offer(open_rank(&group, 3), DEADLINE_MS)); // of two who came, one is in the view
+  assert_ok(weft_ep_offer(open_rank(&group, 3), DEADLINE_MS)); // of the two that offered, one is in the view
   assert_ok(weft_ep_connect(group.ep[3], active, 3, 0));
   close_group(&group);
 }
@@ -353,8 +353,8 @@ static void waits_are_interrupted(void **state) {
   close_group(&group);
 }
 
-// What TIMEOUT of a connect leaves: who came stays, nothing else, and the same call goes on.
-static void a_connect_that_fails_keeps_who_came(void **state) {
+// After a TIMEOUT of a connect the links to the ranks that came stay, and nothing else; the same call goes on.
+static void a_connect_that_fails_keeps_the_ranks_that_came(void **state) {
   (void)state;
   static const int32_t both[] = {1, 2};
   struct group_of group;
@@ -386,10 +386,10 @@ int main(void) {
       cmocka_unit_test(an_offer_is_taken_back),
       cmocka_unit_test(one_that_goes_after_its_offer_is_missing),
       cmocka_unit_test(a_joiner_takes_itself_in),
-      cmocka_unit_test(a_rank_that_offers_itself_is_connected_to_earlier_ones),
+      cmocka_unit_test(a_rank_that_offers_is_connected_to_all_ranks_that_did_before),
       cmocka_unit_test(wrong_arguments_are_named),
       cmocka_unit_test(waits_are_interrupted),
-      cmocka_unit_test(a_connect_that_fails_keeps_who_came),
+      cmocka_unit_test(a_connect_that_fails_keeps_the_ranks_that_came),
   };
   return cmocka_run_group_tests_name("ep_offer", tests, NULL, NULL);
 }

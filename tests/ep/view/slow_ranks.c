@@ -90,7 +90,7 @@ static void slow_by_nine_tenths_in_every_operation(void **state) {
 }
 
 // Rank 2 answers rank 0, and rank 1 six tenths of the time limit later; rank 1 is slow for as long again before it
-// sends its next dispatch, for which rank 0 has waited from the start: it waits for one who waits for another.
+// sends its next dispatch, for which rank 0 has waited from the start: it waits for a rank that waits for another.
 static void be_slow_between_peers(struct rank *rank) {
   be_slow(rank->setup.timeout_ms / 10 * 6);
 }

@@ -6,7 +6,7 @@
 
 #include "ep/view/support/fault_scenario.h"
 
-enum { TIMEOUT_MS = 2000, LEASE_S = 5 }; // who lives must be heard within them on a busy machine, too
+enum { TIMEOUT_MS = 2000, LEASE_S = 5 }; // a live rank must send within this time on a busy machine, too
 
 static void stop_at(enum place place) {
   fault_scenario_run(&(struct fault_scenario){.setup = {.timeout_ms = TIMEOUT_MS},

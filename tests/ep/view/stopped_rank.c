@@ -116,10 +116,10 @@ static void await_stop(pid_t pid) {
 }
 
 // The survivors have let go of the victim, and their transaction is on its way when it wakes: its own gets there first.
-static void wake_it_early(int32_t who, enum place where) {
+static void wake_it_early(int32_t rank, enum place where) {
   struct processes processes;
   begin();
-  victim = who;
+  victim = rank;
   place = where;
   processes_start(&processes, RANKS, &(struct setup){.timeout_ms = TIMEOUT_MS, .apart = true, .at = place_reach}, live,
                   NULL);
@@ -138,8 +138,8 @@ static void wake_it_early(int32_t who, enum place where) {
 
 static void a_rank_that_wakes_too_late_between_operations_puts_nobody_out(void **state) {
   (void)state;
-  for (int32_t who = 0; who < RANKS; who += 3)
-    wake_it_early(who, PLACE_BETWEEN);
+  for (int32_t rank = 0; rank < RANKS; rank += 3)
+    wake_it_early(rank, PLACE_BETWEEN);
 }
 
 static void a_rank_that_wakes_too_late_in_a_dispatch_puts_nobody_out(void **state) {

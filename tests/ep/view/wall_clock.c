@@ -13,7 +13,7 @@
 #include "ep/view/support/fault_scenario.h"
 
 enum { DEADLINE_MS = 60000, RANKS = 3, LEASE_S = 3, OUTAGE_MS = 500 };
-enum { STOPPED_MS = 2000 }; // who lives must be heard within them on a busy machine, too
+enum { STOPPED_MS = 2000 }; // a live rank must send within this time on a busy machine, too
 
 // Whether a reading of the clock, less the time that passed, went forward and back by half an hour within two seconds.
 static bool is_stepped(long long (*read_s)(void)) {

@@ -26,12 +26,12 @@ void assert_says(const char *words) {
     fail_msg("\"%s\" does not say \"%s\"", weft_last_error(), words);
 }
 
-void fake_hear(weft_ep_t *ep, struct fake_heard *heard) {
+void fake_take_events(weft_ep_t *ep, struct fake_events *events) {
   struct weft_ep_event event = WEFT_EP_EVENT_INIT;
   while (weft_ep_next_event(ep, &event) > 0) {
-    heard->activated += event.kind == WEFT_EP_EVENT_ACTIVATED;
-    heard->released += event.kind == WEFT_EP_EVENT_RELEASED;
-    heard->lost += event.kind == WEFT_EP_EVENT_PEER_LOST;
+    events->activated += event.kind == WEFT_EP_EVENT_ACTIVATED;
+    events->released += event.kind == WEFT_EP_EVENT_RELEASED;
+    events->lost += event.kind == WEFT_EP_EVENT_PEER_LOST;
   }
 }
 

@@ -25,11 +25,11 @@ void assert_ok(int rc);
 void assert_says(const char *words); // the text of the last error must contain them
 
 // Counts of a rank's events so far.
-struct fake_heard {
+struct fake_events {
   uint64_t activated, released, lost;
 };
-// Takes all events from the rank's queue and counts them in `heard`.
-void fake_hear(weft_ep_t *ep, struct fake_heard *heard);
+// Takes all events from the rank's queue and counts them in `events`.
+void fake_take_events(weft_ep_t *ep, struct fake_events *events);
 
 struct weft_ep_options fake_options(int32_t rank, const int32_t *founders, uint32_t count);
 weft_ep_t *fake_open(struct weft_ep_options options);

@@ -117,7 +117,7 @@ struct drawn_own drawn_own_draw(const struct drawn_group *group, uint64_t number
   own.by_column = one_in(&state, 3);
   own.short_of_room = one_in(&state, 8);
   own.apart = one_in(&state, 4);
-  own.lists = one_in(&state, 2) || group->victim >= 0; // which tell what came of it
+  own.lists = one_in(&state, 2) || group->victim >= 0; // which show what came of it
   for (int i = 0; i < 2; i++)
     own.biased[i] = group->features & DRAWN_BIAS && one_in(&state, 4);
   own.renormalizes = one_in(&state, 2);

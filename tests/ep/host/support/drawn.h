@@ -13,8 +13,8 @@
 
 enum {
   DRAWN_CAPACITY = 8,
-  DRAWN_FOUNDERS = 4, // most of a group
-  DRAWN_JOINERS = 2,  // most, besides these
+  DRAWN_FOUNDERS = 4, // most founders of a group
+  DRAWN_JOINERS = 2,  // most joiners of a group
 };
 
 // What an engine may refuse as UNSUPPORTED.
@@ -35,8 +35,8 @@ struct drawn_group {
   uint32_t features; // DRAWN_*, that the engine has
   enum weft_ep_mode mode;
   uint64_t window_bytes;
-  enum weft_ep_dtype dtype;                 // that the group is opened for
-  enum weft_ep_combine_dtype combine_dtype; // the same for combines
+  enum weft_ep_dtype dtype;                 // of the options of the group
+  enum weft_ep_combine_dtype combine_dtype; // also of its options
   uint32_t experts, topk, tokens, hidden;
   uint32_t operations;    // at least so many, as the founders number them
   struct pattern pattern; // its topk is that of each operation

@@ -416,7 +416,7 @@ static bool combine(struct member *m) {
   return true;
 }
 
-// Tells of a half, and how long it took.
+// Announces a half of an operation, runs it, and measures its time.
 static bool timed(struct member *m, bool combines, bool (*half)(struct member *m)) {
   if (m->before)
     m->before(m, combines);
@@ -435,7 +435,7 @@ static bool began_alike(struct member *m) {
   return m->info.num_ranks == m->num_view && settled;
 }
 
-// A combine by a route does not tell its view: it may have run in a newer one, in which the lost rank is no member.
+// A combine by a route does not report its view: it may have run in a newer one, in which the lost rank is no member.
 static bool has_new_view(const struct member *m) {
   uint32_t num_view = 0;
   weft_ep_view(m->ep, NULL, NULL, 0, &num_view);

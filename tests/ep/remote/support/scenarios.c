@@ -9,7 +9,7 @@
 
 #include "base/time/clock.h"
 
-void (*scenario_of_test)(struct scenario told);
+void (*scenario_of_test)(struct scenario scene);
 
 // Waits until the victim has been stopped and the others have long gone on without it, and wakes it.
 static void wake(const struct processes *processes, const struct scenario *of) {
@@ -24,25 +24,25 @@ static void wake(const struct processes *processes, const struct scenario *of) {
   kill(pid, SIGCONT);
 }
 
-void scenario_run(struct scenario told, uint32_t ranks, struct setup setup, process_body live) {
-  bool stops = told.strikes == CARRIER_STOPPED_BEFORE || told.strikes == READER_STOPPED;
-  bool survives = stops || told.strikes == SOURCE_LIES;
+void scenario_run(struct scenario scene, uint32_t ranks, struct setup setup, process_body live) {
+  bool stops = scene.strikes == CARRIER_STOPPED_BEFORE || scene.strikes == READER_STOPPED;
+  bool survives = stops || scene.strikes == SOURCE_LIES;
   setup.timeout_ms = stops ? 2000 : 2 * DEADLINE_MS; // no operation ends by its deadline, unless a rank is stopped
-  told.ranks = ranks;
-  told.cannot_map = -1;
-  told.board = processes_share(sizeof *told.board);
+  scene.ranks = ranks;
+  scene.cannot_map = -1;
+  scene.board = processes_share(sizeof *scene.board);
   struct processes processes;
-  processes_start(&processes, ranks, &setup, live, &told);
+  processes_start(&processes, ranks, &setup, live, &scene);
   if (stops)
-    wake(&processes, &told);
+    wake(&processes, &scene);
   bool good = true;
   for (uint32_t i = 0; i < ranks; i++)
-    good &= processes_expect(&processes, i, (int32_t)i == told.victim && !survives ? SIGKILL : 0);
+    good &= processes_expect(&processes, i, (int32_t)i == scene.victim && !survives ? SIGKILL : 0);
   assert_true(good);
-  assert_int_equal(told.board->wrong, 0);
-  assert_int_equal(told.board->fenced, survives);
-  assert_true(told.strikes == SOURCE_KILLED || told.board->struck);
-  assert_true(told.strikes != CARRIER_KILLED_AFTER || told.board->read_of_the_dead > 0);
+  assert_int_equal(scene.board->wrong, 0);
+  assert_int_equal(scene.board->fenced, survives);
+  assert_true(scene.strikes == SOURCE_KILLED || scene.board->struck);
+  assert_true(scene.strikes != CARRIER_KILLED_AFTER || scene.board->read_of_the_dead > 0);
   processes_end(&processes);
 }
 

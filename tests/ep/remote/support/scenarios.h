@@ -7,10 +7,10 @@
 
 // Runs a scenario of `ranks` ranks, each of which runs `live`, and checks how they end. The setup's time limit is set
 // here.
-void scenario_run(struct scenario told, uint32_t ranks, struct setup setup, process_body live);
+void scenario_run(struct scenario scene, uint32_t ranks, struct setup setup, process_body live);
 
 // Runs one scenario in the way of the test: the test sets it before its scenarios run.
-extern void (*scenario_of_test)(struct scenario told);
+extern void (*scenario_of_test)(struct scenario scene);
 
 void a_carrier_dies_before_its_rows_have_arrived(void **state);
 void a_carrier_dies_before_its_rows_are_read(void **state);

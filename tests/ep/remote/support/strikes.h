@@ -14,13 +14,13 @@ enum { RANKS = 6, DEADLINE_MS = 60000, STEPS_BEFORE = 3, STEPS_AFTER = 15 };
 
 enum strikes {
   NOBODY,
-  CARRIER_KILLED_BEFORE,  // its rows have arrived, as far as the source knows
+  CARRIER_KILLED_BEFORE,  // before its rows have arrived, as far as the source knows
   CARRIER_STOPPED_BEFORE, // at the same moment
-  CARRIER_KILLED_AFTER,   // its rows have arrived, and before the ranks that read them know
+  CARRIER_KILLED_AFTER,   // after its rows have arrived, and before the ranks that read them know
   SOURCE_KILLED,          // when one of three ranks has been notified of its piece
   READER_KILLED,          // when it reads rows of a carrier
   READER_STOPPED,         // at the same moment
-  READER_SLOW,            // from that moment; the carrier is sent more meanwhile
+  READER_SLOW,            // at the same moment; meanwhile the carrier is sent more
   SOURCE_LIES,            // it writes `lie` to the reader in the place of the word that says where its last row lies
 };
 

@@ -88,12 +88,12 @@ void held_resources_assert_no_listener(const char *name) {
   fclose(sockets);
 }
 
-// Counts the group's keys in the store. `say`: prints them too.
-static size_t count_keys(weft_store_t *store, bool say) {
+// Counts the group's keys in the store. `print`: prints them too.
+static size_t count_keys(weft_store_t *store, bool print) {
   struct weft_store_list *list = NULL;
   assert_int_equal(weft_store_range(store, RANK_PREFIX, true, 0, &list), 0);
   size_t count = list->count;
-  for (size_t i = 0; say && i < count; i++)
+  for (size_t i = 0; print && i < count; i++)
     print_error("left behind: %s\n", list->kvs[i]->key);
   weft_store_list_free(list);
   return count;
