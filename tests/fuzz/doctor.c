@@ -23,7 +23,7 @@ enum {
   CHOICE_BULK = 4,   // and what is to be sent back comes behind them
   LONG_MS = 10000,
   STEP_MS = 1000,
-  MOST_HEARD = 1024, // bytes by a stranger: the first messages of TLS
+  MOST_RECEIVED = 1024, // bytes that a stranger receives: the first messages of TLS
 };
 
 static const uint8_t key[SECRET_KEY_SIZE] = "a key";
@@ -33,7 +33,7 @@ struct caller {
   int fd;
   uint8_t choices;
   struct fuzz_input input;
-  size_t num_heard;
+  size_t num_received;
 };
 
 static void send_all(struct caller *caller, const struct doctor_connection *connection, uint64_t deadline) {
@@ -61,7 +61,7 @@ static void *call(void *arg) {
   send_all(caller, &connection, deadline);
   shutdown(caller->fd, SHUT_WR);
   while (doctor_connection_receive(&connection, &byte, 1, deadline))
-    caller->num_heard++;
+    caller->num_received++;
   doctor_connection_close(&connection);
   return NULL;
 }
@@ -75,12 +75,12 @@ static void add_waiting(struct doctor_admission *admission, int fd) {
       (struct doctor_waiting){.connection.fd = fd, .begun_ns = clock_ns(), .events = POLLIN};
 }
 
-static void hear_stranger(int fd) {
-  char bytes[2 * MOST_HEARD];
+static void check_stranger(int fd) {
+  char bytes[2 * MOST_RECEIVED];
   size_t at = 0;
   for (ssize_t got; at < sizeof bytes && (got = recv(fd, bytes + at, sizeof bytes - at, MSG_DONTWAIT)) > 0;)
     at += (size_t)got;
-  FUZZ_CHECK(at <= MOST_HEARD && !memmem(bytes, at, "weftdoc", 7));
+  FUZZ_CHECK(at <= MOST_RECEIVED && !memmem(bytes, at, "weftdoc", 7));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -103,9 +103,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   doctor_connection_close(&connection);
   doctor_admission_close(&admission);
   pthread_join(thread, NULL);
-  hear_stranger(stranger[1]);
-  FUZZ_CHECK(caller.num_heard <= 2 * DOCTOR_MESSAGE + DOCTOR_BULK);
-  FUZZ_CHECK(caller.num_heard == 0 || caller.choices & CHOICE_PROVEN);
+  check_stranger(stranger[1]);
+  FUZZ_CHECK(caller.num_received <= 2 * DOCTOR_MESSAGE + DOCTOR_BULK);
+  FUZZ_CHECK(caller.num_received == 0 || caller.choices & CHOICE_PROVEN);
   close(stranger[1]);
   close(stop);
   return 0;

@@ -41,7 +41,7 @@ static int make_memory(size_t size, bool seal) {
   return fd;
 }
 
-// As a handshake message brings them, but for what `choice` says.
+// As a handshake message brings them, except what `choice` changes.
 static size_t make_fds(const weft_ep_t *ep, uint8_t choice, int fds[MAX_FDS + 1]) {
   size_t count = choice % (MAX_FDS + 1);
   for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
-// Somebody on another host who calls a rank, and who answers such a call: the first packet, a right one with the
-// input's bytes laid over it by exclusive or. What is taken agrees in every size and comes from who it should. And the
-// whole call, as the service thread takes it: in clear, from who does not know the claim, the input's bytes in pieces;
-// within TLS, from who does.
+// A process on another host calls a rank, or answers such a call. Its first packet is a right one, with the input's
+// bytes laid over it by exclusive or. An accepted packet agrees in every size and comes from the right rank. Then the
+// service thread takes whole calls: a caller that does not know the claim sends the input's bytes in pieces and in
+// clear; a caller that knows it sends them within TLS.
 //
 // An input: a byte of choices, two of how long the packet is, then patches of two bytes of offset, one of length, and
 // the bytes. In clear: after the choices, pieces, a byte of length before each.
@@ -114,7 +114,7 @@ static void open_call(struct ep_handshake *handshake, int *caller) {
   *caller = ends[1];
 }
 
-// Whoever knows nothing of the claim gets no further than its first message, and hears no more than TLS's own words.
+// A caller that does not know the claim gets no further than its first message, and receives only messages of TLS.
 static void call_in_clear(weft_ep_t *ep, struct fuzz_input *input) {
   struct ep_handshake handshake;
   int caller, rc = TLS_WANTS_READ;
@@ -167,7 +167,7 @@ static void call_within_tls(const struct fuzz_ranks *ranks, const uint8_t *packe
   fuzz_ranks_part(ranks);
 }
 
-// What the peer would say, if it called.
+// What the peer would send, if it called.
 static struct ep_tcp_message make_call(const struct fuzz_ranks *ranks) {
   struct ep_tcp_message right = ep_tcp_message_make(ranks->peer, EP_HELLO, ranks->own->incarnation);
   struct ep_net *net;

@@ -1,8 +1,8 @@
 // The state machine of a group's member on a store that anybody writes into. An input is a scenario, a line for each
 // step: a letter, and what belongs to it.
 //
-//   t MS            so much time passes          p KEY VALUE     somebody puts, and the watch says so
-//   q ERR           carries out the machine's    d KEY           somebody deletes, the same
+//   t MS            so much time passes          p KEY VALUE     another client puts; the watch sends it
+//   q ERR           carries out the machine's    d KEY           another client deletes; the watch sends it
 //                   request, or fails it         l | b | x       the watch is lost, is back, is back without history
 //   f               wishes to found              j EPOCH         wishes to join; 0: no more
 //   r RANK          wishes it out                s RANK HEX      suspects that incarnation
@@ -42,7 +42,7 @@ struct scenario {
   struct key keys[MAX_KEYS];
   size_t num_keys;
   int64_t revision, leases;
-  const struct group_view *view; // the last one that was reported
+  const struct group_view *view; // the last one that the member got
   uint64_t now_ns;
   bool watching;
 };

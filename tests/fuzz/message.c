@@ -41,11 +41,11 @@ static weft_agent_t *open_agent(const char *name) {
   return opened;
 }
 
-// The other may have said that it leaves.
+// The other agent may have announced that it leaves.
 static void know_other(void) {
   if (peer != 0 && weft_agent_check(agent, peer) == 0)
     return;
-  weft_agent_progress(other, NULL); // it lets go of who has gone
+  weft_agent_progress(other, NULL); // it releases the peer that has gone
   size_t size = 0;
   FUZZ_CHECK(weft_agent_metadata(other, NULL, NULL, 0, &size) == 0);
   uint8_t *blob = malloc(size);
@@ -75,7 +75,7 @@ static uint32_t read_some(void) {
   return count;
 }
 
-// What the other's messages bear.
+// The mark that the other's messages have.
 static uint64_t mark_of_other(void) {
   pthread_mutex_lock(&agent->lock);
   uint64_t mark = agent_peer_get(agent, peer)->mark_in;
@@ -83,7 +83,7 @@ static uint64_t mark_of_other(void) {
   return mark;
 }
 
-static void hear(struct fuzz_input *input, uint8_t choices) {
+static void receive(struct fuzz_input *input, uint8_t choices) {
   struct agent_header header = {.from = mark_of_other(), .to = agent->incarnation};
   uint8_t kind;
   uint16_t size;
@@ -119,12 +119,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     agent = open_agent("fuzzed");
     other = open_agent("other");
   }
-  uint32_t heard = 0, read = 0;
-  for (struct fuzz_input input = {(const char *)data, size}; input.size > 0; heard++) {
+  uint32_t received = 0, read = 0;
+  for (struct fuzz_input input = {(const char *)data, size}; input.size > 0; received++) {
     uint8_t choices;
     fuzz_bytes(&input, &choices, sizeof choices);
     know_other();
-    hear(&input, choices);
+    receive(&input, choices);
     if (choices & CHOICE_TEND)
       housekeep();
     if (choices & CHOICE_READ)
@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   for (uint32_t more; (more = read_some()) > 0;)
     read += more;
-  FUZZ_CHECK(read <= heard);
+  FUZZ_CHECK(read <= received);
   housekeep();
   return 0;
 }

@@ -78,8 +78,8 @@ static int call(uint16_t port) {
   return fd;
 }
 
-// Reads what is there, at most until `wait_ms` have passed with nothing. False: the server ended the connection.
-static bool hear(int fd, int wait_ms) {
+// Reads what has arrived; waits `wait_ms` at most for the first bytes. False: the server ended the connection.
+static bool drain(int fd, int wait_ms) {
   char bytes[4096];
   struct pollfd ready = {.fd = fd, .events = POLLIN};
   while (poll(&ready, 1, wait_ms) == 1) {
@@ -90,13 +90,13 @@ static bool hear(int fd, int wait_ms) {
   return true;
 }
 
-// Sends the input; its pieces are parted by a line with a dot.
-static void say(int fd, const struct fuzz_input *input) {
+// Sends the input; a line with a dot separates its pieces.
+static void send_pieces(int fd, const struct fuzz_input *input) {
   const char *place = input->data, *end = input->data + input->size;
   for (int pieces = 0; place < end && pieces < MAX_PIECES; pieces++) {
     const char *next = memmem(place, (size_t)(end - place), "\n.\n", 3);
     size_t size = (size_t)((next ? next : end) - place);
-    if (send(fd, place, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 || !hear(fd, next ? 1 : 0))
+    if (send(fd, place, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 || !drain(fd, next ? 1 : 0))
       return;
     place = next ? next + 3 : end;
   }
@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     input = (struct fuzz_input){input.data + 4, size - 4};
   struct listener *listener = listener_of(tls);
   int fd = call(listener->port);
-  say(fd, &input);
+  send_pieces(fd, &input);
   check_service(listener);
   close(fd);
   return 0;

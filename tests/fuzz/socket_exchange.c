@@ -25,8 +25,8 @@ enum {
   CHOICE_CHANGED = 16, // a stranger's first message is a lawful one, changed
   WITH_BLOB = 0x80,
   PIECE = 7,
-  MOST_HEARD = 1024, // bytes by a stranger: the first messages of TLS
-  ROUNDS = 64,       // of housekeeping until a connection has ended
+  MOST_RECEIVED = 1024, // bytes that a stranger receives: the first messages of TLS
+  ROUNDS = 64,          // of housekeeping until a connection has ended
 };
 
 static const char token[] = "correct horse battery staple", name[] = "the-name-that-nobody-learns";
@@ -71,9 +71,9 @@ struct wire {
   struct agent_connection *talk;
   int fd;
   bool caller;     // the other is; that is, the agent listens
-  struct tls *tls; // of who has the token
-  char *heard;     // by a stranger
-  size_t num_heard;
+  struct tls *tls; // of a caller with the token
+  char *received;  // by a caller without the token
+  size_t num_received;
 };
 
 static void drive(struct wire *wire) {
@@ -81,14 +81,14 @@ static void drive(struct wire *wire) {
   agent_wake(agent);
   weft_agent_progress(agent, NULL);
   for (ssize_t got; !wire->tls && (got = recv(wire->fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0;) {
-    wire->heard = realloc(wire->heard, wire->num_heard + (size_t)got);
-    FUZZ_CHECK(wire->heard);
-    memcpy(wire->heard + wire->num_heard, bytes, (size_t)got);
-    wire->num_heard += (size_t)got;
+    wire->received = realloc(wire->received, wire->num_received + (size_t)got);
+    FUZZ_CHECK(wire->received);
+    memcpy(wire->received + wire->num_received, bytes, (size_t)got);
+    wire->num_received += (size_t)got;
   }
 }
 
-static void say(struct wire *wire, const void *bytes, size_t size, size_t piece) {
+static void send_clear(struct wire *wire, const void *bytes, size_t size, size_t piece) {
   for (size_t at = 0; at < size; at += piece) {
     send(wire->fd, (const char *)bytes + at, size - at < piece ? size - at : piece, MSG_NOSIGNAL | MSG_DONTWAIT);
     drive(wire);
@@ -111,7 +111,7 @@ static void shake_hands(struct wire *wire) {
   FUZZ_CHECK(rc == 0 && wire->talk->state == CONNECTION_WANTS_METADATA);
 }
 
-// Takes what the agent said, so that it can go on.
+// Reads what the agent sent, so that it can go on.
 static void listen_to(struct wire *wire) {
   uint8_t bytes[4096];
   size_t got;
@@ -119,7 +119,7 @@ static void listen_to(struct wire *wire) {
     continue;
 }
 
-static void say_within(struct wire *wire, const uint8_t *bytes, size_t size, size_t piece) {
+static void send_in_tls(struct wire *wire, const uint8_t *bytes, size_t size, size_t piece) {
   for (size_t at = 0, sent; at < size && wire->talk->state != CONNECTION_ENDED;) {
     int rc = tls_write(wire->tls, bytes + at, size - at < piece ? size - at : piece, &sent);
     if (rc < 0)
@@ -137,8 +137,8 @@ static void make_proof(const struct wire *wire, uint8_t proof[HMAC_SIZE]) {
   FUZZ_CHECK(proof_make(&parties, wire->caller, proof) == 0);
 }
 
-// With the metadata as content it is what its owner would say: versions before it, and a proof where one belongs.
-static void say_message(struct wire *wire, uint8_t kind, const void *content, size_t size, uint8_t choices) {
+// With the metadata as content it is what its owner would send: versions before it, and a proof where one belongs.
+static void send_message(struct wire *wire, uint8_t kind, const void *content, size_t size, uint8_t choices) {
   bool versions = kind == CONNECTION_METADATA && content == blob;
   bool proves = content == blob && (kind == CONNECTION_PROOF || (kind == CONNECTION_METADATA && !wire->caller));
   uint8_t proof[HMAC_SIZE];
@@ -160,14 +160,14 @@ static void say_message(struct wire *wire, uint8_t kind, const void *content, si
     wire_put(&writer, content, size);
   size_t piece = choices & CHOICE_PIECES ? PIECE : SIZE_MAX;
   if (choices & CHOICE_CLEAR)
-    say(wire, out, writer.at, piece);
+    send_clear(wire, out, writer.at, piece);
   else
-    say_within(wire, out, writer.at, piece);
+    send_in_tls(wire, out, writer.at, piece);
   free(out);
 }
 
 // A lawful caller's first message, with changes.
-static void say_changed(struct wire *wire, struct fuzz_input *input, uint8_t choices) {
+static void send_changed(struct wire *wire, struct fuzz_input *input, uint8_t choices) {
   uint8_t first[4096];
   int pair[2];
   FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
@@ -184,10 +184,10 @@ static void say_changed(struct wire *wire, struct fuzz_input *input, uint8_t cho
     fuzz_bytes(input, &change, sizeof change);
     first[(place[0] << 8 | place[1]) % (size_t)size] ^= change;
   }
-  say(wire, first, (size_t)size, choices & CHOICE_PIECES ? PIECE : SIZE_MAX);
+  send_clear(wire, first, (size_t)size, choices & CHOICE_PIECES ? PIECE : SIZE_MAX);
 }
 
-static void say_messages(struct wire *wire, struct fuzz_input *input, uint8_t choices) {
+static void send_messages(struct wire *wire, struct fuzz_input *input, uint8_t choices) {
   shake_hands(wire);
   while (input->size > 0 && wire->talk->state != CONNECTION_ENDED) {
     uint8_t kind;
@@ -197,9 +197,9 @@ static void say_messages(struct wire *wire, struct fuzz_input *input, uint8_t ch
     uint8_t *content = malloc(size);
     fuzz_bytes(input, content, size);
     if (kind & WITH_BLOB)
-      say_message(wire, kind & ~WITH_BLOB, blob, blob_size, choices);
+      send_message(wire, kind & ~WITH_BLOB, blob, blob_size, choices);
     else
-      say_message(wire, kind, content, size, choices);
+      send_message(wire, kind, content, size, choices);
     free(content);
   }
 }
@@ -222,10 +222,10 @@ static void end(struct wire *wire) {
   FUZZ_CHECK(wire->talk->state == CONNECTION_ENDED);
   wire->talk->waited = false;
   close(wire->fd);
-  free(wire->heard);
+  free(wire->received);
   agent_wake(agent);
   weft_agent_progress(agent, NULL);
-  weft_agent_progress(other, NULL); // it lets go of who has gone
+  weft_agent_progress(other, NULL); // it releases the peer that has gone
   struct agent_sockets *meet = agent->services->sockets;
   FUZZ_CHECK(meet->num_half_open == 0 && meet->num_taken == 0 && meet->held == 0 && TAILQ_EMPTY(&meet->connections) &&
              TAILQ_EMPTY(&meet->ended));
@@ -241,16 +241,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   loaded();
   begin(&wire, choices & CHOICE_CALLER);
   if (choices & CHOICE_PROVEN) {
-    say_messages(&wire, &input, choices);
+    send_messages(&wire, &input, choices);
   } else {
     drive(&wire);
     if (choices & CHOICE_CHANGED)
-      say_changed(&wire, &input, choices);
+      send_changed(&wire, &input, choices);
     else
-      say(&wire, input.data, input.size, choices & CHOICE_PIECES ? PIECE : SIZE_MAX);
+      send_clear(&wire, input.data, input.size, choices & CHOICE_PIECES ? PIECE : SIZE_MAX);
     FUZZ_CHECK(loaded() == 0 && wire.talk->state != CONNECTION_OPEN && wire.talk->peer == 0);
-    FUZZ_CHECK(wire.num_heard == 0 || !memmem(wire.heard, wire.num_heard, name, strlen(name)));
-    FUZZ_CHECK(wire.num_heard <= MOST_HEARD);
+    FUZZ_CHECK(wire.num_received == 0 || !memmem(wire.received, wire.num_received, name, strlen(name)));
+    FUZZ_CHECK(wire.num_received <= MOST_RECEIVED);
   }
   FUZZ_CHECK(loaded() == 0 || !(choices & CHOICE_CLEAR));
   end(&wire);

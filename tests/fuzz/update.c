@@ -10,7 +10,7 @@
 
 enum { TOKENS = 4, HIDDEN = 128, TOPK = 2, FILL = 0x33 };
 
-// Whether a peer may write the word at `offset`: said once more, from the layout's own comment.
+// Whether a peer may write the word at `offset`: coded again from the comment of the layout.
 static bool may_change(const struct ep_layout *layout, size_t offset, bool shadow) {
   if (offset < sizeof(struct ep_area_head))
     return !shadow && offset < 2 * sizeof(uint64_t); // start

@@ -55,12 +55,12 @@ static void any_member_may_die_between_any_two_writes(void **state) {
       (struct active_options){.founders = 2, .joiners = 2, .last = 2, .crashes = 1, .early = true, .one_by_one = true});
 }
 
-static const struct active_options told_apart = {
+static const struct active_options two_starts = {
     .founders = 3, .joiners = 1, .last = 1, .crashes = 1, .early = true, .down = true, .mortal = 1 << 2};
 
-static void a_joiner_receives_two_starts(void **state) {
+static void a_joiner_is_sent_two_starts(void **state) {
   (void)state;
-  holds("3 members and a joiner, a death, the store is down", told_apart);
+  holds("3 members and a joiner, a death, the store is down", two_starts);
 }
 
 // A death is in the model of steps, too: survivors of one death run every operation of a step in one view.
@@ -82,8 +82,8 @@ static void deadlines_pass_at_any_time(void **state) {
         (struct active_options){.founders = 3, .gives_up = 1, .one_by_one = true, .last = 1, .differ = 1});
 }
 
-// All learn the mark with one operation; if somebody dies in it, some may learn it with the next one, and never later,
-// however many die: who sends the next one has shown its mark to all in this one.
+// All learn the mark with one operation; if a member dies in it, some may learn it with the next one, and never later,
+// however many die: a member that sends the next one has sent its mark to all in this one.
 static void a_mark_is_learnt_at_most_one_operation_apart(void **state) {
   (void)state;
   holds("3 members, a mark", (struct active_options){.founders = 3, .last = 1, .marks = true});
@@ -101,17 +101,17 @@ static void every_rule_is_needed(void **state) {
     enum active_mutation mutation;
     const char *what;
   } rules[] = {
-      {ACTIVE_NO_TELL, "only who decides tells a joiner"},
+      {ACTIVE_NO_NOTIFY, "only the rank that decides notifies a joiner"},
       {ACTIVE_NO_PASS, "a peer that counts this rank from later on is waited for"},
-      {ACTIVE_NO_MISS, "a peer that was told and sent a later operation is counted in this one"},
+      {ACTIVE_NO_MISS, "a peer that has been sent a later operation as its first is counted in this one"},
       {ACTIVE_NO_ADOPTION, "a newer view is not adopted"},
-      {ACTIVE_TELL_ANY, "a rank tells joiners a view that has not taken effect"},
+      {ACTIVE_NOTIFY_ANY, "a rank notifies joiners of a view that has not taken effect"},
       {ACTIVE_KEEP_LINKS, "a joiner keeps links to ranks that are not in its first view"},
-      {ACTIVE_EARLY_CLOSE, "who has not come is not waited for"},
+      {ACTIVE_EARLY_CLOSE, "a peer whose header has not come is not waited for"},
   };
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-    struct active_options options = told_apart;
-    if (rules[i].mutation == ACTIVE_TELL_ANY || rules[i].mutation == ACTIVE_KEEP_LINKS)
+    struct active_options options = two_starts;
+    if (rules[i].mutation == ACTIVE_NOTIFY_ANY || rules[i].mutation == ACTIVE_KEEP_LINKS)
       options = (struct active_options){.founders = 2, .joiners = 1, .leavers = 1, .last = 2, .gaps = 1};
     if (rules[i].mutation == ACTIVE_EARLY_CLOSE)
       options = (struct active_options){.founders = 2, .joiners = 1, .last = 1};
@@ -149,7 +149,7 @@ static int search_once(int argc, char **argv) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_fails_nobody_differs), cmocka_unit_test(any_member_may_die_between_any_two_writes),
-      cmocka_unit_test(a_joiner_receives_two_starts), cmocka_unit_test(views_change_between_steps),
+      cmocka_unit_test(a_joiner_is_sent_two_starts),  cmocka_unit_test(views_change_between_steps),
       cmocka_unit_test(deadlines_pass_at_any_time),   cmocka_unit_test(a_mark_is_learnt_at_most_one_operation_apart),
       cmocka_unit_test(every_rule_is_needed),
   };

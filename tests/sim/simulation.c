@@ -110,7 +110,7 @@ static bool store_is_empty(struct sim *sim) {
   return sim_store_is_empty(sim);
 }
 
-// Many die rather than leave: as many views as members, each reported to all, is not what is to be shown here.
+// Many die rather than leave: a view for each member, sent to all of them, is not what this test is about.
 static void end(struct sim *sim) {
   while (sim_live(sim) > MANY || (sim_live(sim) > LAST_LEAVERS && sim_dice(sim, 4) == 0))
     sim_crash(sim, sim_live_at(sim, (uint32_t)sim_dice(sim, sim_live(sim))), sim_dice(sim, 2) == 0);
@@ -152,11 +152,11 @@ static void run(const struct scenario *scenario, uint32_t members, uint64_t seed
   expect_each(sim, &weather, happened);
   sim_clear(sim);
   if (scenario->deadline_s) {
-    expect(sim, sim_agreed, (10 * TTL_S + 60) * SIM_S, "all who run in one view, and nobody else");
+    expect(sim, sim_agreed, (10 * TTL_S + 60) * SIM_S, "all members that run in one view, and nobody else");
     if (!sim_broken(sim))
       be_refused(sim, scenario, members < 12 ? 1 : 4);
   }
-  expect(sim, sim_agreed, (10 * TTL_S + 60) * SIM_S, "all who run in one view, and nobody else");
+  expect(sim, sim_agreed, (10 * TTL_S + 60) * SIM_S, "all members that run in one view, and nobody else");
   end(sim);
   struct sim_counts counts = sim_counts(sim);
   if (print || sim_broken(sim))

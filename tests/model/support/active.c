@@ -75,7 +75,8 @@ static void describe(void *arg, uint32_t step, char *text, size_t size) {
 }
 
 static void show(void *arg, const uint8_t *state, size_t size) {
-  static const char *const op_names[] = {"free", "sending", "sent", "restarting", "hearing", "answering", "answered"};
+  static const char *const op_names[] = {"free",       "sending",   "sent",    "restarting",
+                                         "collecting", "answering", "answered"};
   const struct world *w = (const void *)state;
   (void)arg;
   (void)size;
@@ -160,7 +161,7 @@ static const char *check_end(struct search *s) {
     const struct member *m = &w->m[i];
     bool in = has(w->views[w->newest], i);
     if (any && in && !m->dead && !m->started) {
-      snprintf(why, sizeof why, "member %d is in the view and is never told its first operation", i);
+      snprintf(why, sizeof why, "member %d is in the view and is never sent its first operation", i);
       return why;
     }
     if (!runs(m))
@@ -254,7 +255,7 @@ static bool is_first(const struct search *s, const struct play *after, enum step
   if (step == STEP_END)
     return was->closed == is->closed;
   if (step == STEP_RECEIVE)
-    return op->state == OP_SENT && is->ops[was->op % DEPTH].state == OP_HEARING &&
+    return op->state == OP_SENT && is->ops[was->op % DEPTH].state == OP_COLLECTING &&
            op->sent == is->ops[was->op % DEPTH].sent && op->view == is->ops[was->op % DEPTH].view;
   if (s->from->gives_up < s->o->gives_up && may_fault(s))
     return false; // a member that waits for this step may give up first

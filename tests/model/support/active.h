@@ -20,11 +20,11 @@
 enum active_mutation {
   ACTIVE_RIGHT,
   ACTIVE_NO_CATCH_UP, // an operation that was sent before an adoption stays in the old view
-  ACTIVE_NO_TELL,     // only the rank that decides notifies joiners
+  ACTIVE_NO_NOTIFY,   // only the rank that decides notifies joiners
   ACTIVE_NO_PASS,     // a peer that counts this rank only from a later operation on is waited for
   ACTIVE_NO_MISS,     // a peer that has been sent a later operation as its first is counted in this one
   ACTIVE_NO_ADOPTION, // a newer view in a header is not adopted
-  ACTIVE_TELL_ANY,    // a rank that is not in a newer view notifies its joiners of it instead of the decided one
+  ACTIVE_NOTIFY_ANY,  // a rank that is not in a newer view notifies its joiners of it instead of the decided one
   ACTIVE_KEEP_LINKS,  // a joiner keeps its links to ranks of the view it joined that are not in its first
   ACTIVE_EARLY_CLOSE, // a peer whose header has not come is not waited for
   ACTIVE_MUTATIONS,
@@ -41,7 +41,7 @@ struct active_options {
   bool one_by_one; // no operation is sent before the previous one has ended
   uint8_t mortal;  // the members that may die, as bits; 0: all
   uint32_t differ; // operations that may end in different views
-  uint32_t step;   // operations of a step, which run in one view; 0: nothing is said about steps
+  uint32_t step;   // operations of a step, which run in one view; 0: there are no steps
   bool marks;
   enum active_mutation mutation;
   uint32_t states; // limit, 0: none

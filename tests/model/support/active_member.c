@@ -23,7 +23,7 @@ static void adopt_epoch(struct member *m, uint8_t epoch) {
   keep_activation(m, &a);
 }
 
-static void hear_ready(struct member *m, uint8_t ready) {
+static void receive_ready(struct member *m, uint8_t ready) {
   struct ep_activation a = activation_of(m);
   ep_activation_receive(&a, ready);
   keep_activation(m, &a);
@@ -222,13 +222,13 @@ static bool restart(struct play *p, int i, struct op *op) {
       op->lost |= 1u << j;
       continue;
     }
-    if (p->o->mutation != ACTIVE_NO_TELL)
+    if (p->o->mutation != ACTIVE_NO_NOTIFY)
       send_start(p, i, j, op->number, op->view);
     raise(p, i, j, op, false);
     if (p->died)
       return true;
   }
-  op->state = OP_HEARING;
+  op->state = OP_COLLECTING;
   return true;
 }
 
@@ -253,7 +253,7 @@ bool member_receive(struct play *p, int i) {
     }
   }
   op->state = OP_RESTARTING;
-  hear_ready(m, op->ready);
+  receive_ready(m, op->ready);
   restart(p, i, op);
   return p->died || memcmp(&before, op, sizeof before) != 0;
 }
@@ -289,14 +289,14 @@ static void pass_over(struct play *p, int i, int j, struct op *op) {
 bool member_adopt(struct play *p, int i, int from) {
   struct member *m = &p->w.m[i];
   struct op *op = receiving(p, i);
-  if (!op || op->state != OP_HEARING || !is_awaited(op, i, from) || look_at(p, i, from, op) != EP_LOOK_RECEIVE ||
+  if (!op || op->state != OP_COLLECTING || !is_awaited(op, i, from) || look_at(p, i, from, op) != EP_LOOK_RECEIVE ||
       !is_newer(p, i, from, op))
     return false;
   uint8_t view = find_view(m, p->w.way[from][i].slot[op->number % DEPTH].active);
   if (!view)
     return false; // waits until the store sends the view
   adopt_epoch(m, view);
-  hear_ready(m, op->ready);
+  receive_ready(m, op->ready);
   if (!has(p->w.views[view], i)) {
     pass_over(p, i, from, op);
     return true;
@@ -309,16 +309,16 @@ bool member_adopt(struct play *p, int i, int from) {
 
 bool member_pass(struct play *p, int i, int from) {
   struct op *op = receiving(p, i);
-  if (!op || op->state != OP_HEARING || !is_awaited(op, i, from) || look_at(p, i, from, op) != EP_LOOK_PASS)
+  if (!op || op->state != OP_COLLECTING || !is_awaited(op, i, from) || look_at(p, i, from, op) != EP_LOOK_PASS)
     return false;
   pass_over(p, i, from, op);
   return true;
 }
 
 // Reads all headers of members of the view that have arrived. Returns these members.
-static uint8_t hear_all(struct play *p, int i, struct op *op) {
+static uint8_t receive_all(struct play *p, int i, struct op *op) {
   struct member *m = &p->w.m[i];
-  uint8_t heard = 0, mark = op->mark;
+  uint8_t received = 0, mark = op->mark;
   p->all_came = true;
   for (int j = 0; j < MEMBERS; j++) {
     if (!is_awaited(op, i, j))
@@ -330,15 +330,15 @@ static uint8_t hear_all(struct play *p, int i, struct op *op) {
       op->lost |= 1u << j;
       continue;
     }
-    heard |= 1u << j;
-    hear_ready(m, head->ready);
+    received |= 1u << j;
+    receive_ready(m, head->ready);
     mark = head->mark < mark ? head->mark : mark;
     way->taken[op->number % DEPTH] = op->number + 1;
     op->answers |= head->rows ? 1u << j : 0;
   }
   if (mark && !m->learned)
     m->learned = op->number + 1;
-  return heard;
+  return received;
 }
 
 static void check_step(struct play *p, int i, const struct op *op) {
@@ -361,7 +361,7 @@ static void close_op(struct play *p, int i, struct op *op) {
   uint8_t decided = (uint8_t)ep_activation_close(&a);
   keep_activation(m, &a);
   uint8_t next = decided ? find_view(m, decided) : 0;
-  bool takes_effect = next && (next == decided || has(p->w.views[next], i) || p->o->mutation == ACTIVE_TELL_ANY);
+  bool takes_effect = next && (next == decided || has(p->w.views[next], i) || p->o->mutation == ACTIVE_NOTIFY_ANY);
   if (takes_effect)
     notify_joiners(p, i, m->view, next, op->number + EP_ACTIVATION_LEAD);
   follow(p, i);
@@ -369,7 +369,7 @@ static void close_op(struct play *p, int i, struct op *op) {
 
 bool member_collect(struct play *p, int i) {
   struct op *op = receiving(p, i);
-  if (!op || op->state != OP_HEARING)
+  if (!op || op->state != OP_COLLECTING)
     return false;
   for (int j = 0; j < MEMBERS; j++) {
     if (!is_awaited(op, i, j))
@@ -379,7 +379,7 @@ bool member_collect(struct play *p, int i) {
     if (waits || look == EP_LOOK_PASS || (look == EP_LOOK_RECEIVE && is_newer(p, i, j, op)))
       return false;
   }
-  hear_all(p, i, op);
+  receive_all(p, i, op);
   close_op(p, i, op);
   op->state = OP_ANSWERING;
   if (!p->died)
@@ -473,12 +473,12 @@ bool member_begin(struct play *p, int i) {
   m->view = view;
   for (int e = 1; e < view && p->o->mutation != ACTIVE_KEEP_LINKS; e++)
     m->was_active |= has(m->known, e) ? p->w.views[e] & ~(1u << i) : 0;
-  if (p->o->mutation != ACTIVE_NO_TELL)
+  if (p->o->mutation != ACTIVE_NO_NOTIFY)
     notify_joiners(p, i, 0, view, first - 1);
   return true;
 }
 
-static bool give_up_hearing(struct play *p, int i, struct op *op) {
+static bool give_up_collecting(struct play *p, int i, struct op *op) {
   struct member *m = &p->w.m[i];
   uint8_t silent = 0, unknown = 0;
   for (int j = 0; j < MEMBERS; j++) {
@@ -530,7 +530,7 @@ bool member_give_up(struct play *p, int i) {
           return true;
         }
     }
-    if (op->state == OP_HEARING && give_up_hearing(p, i, op))
+    if (op->state == OP_COLLECTING && give_up_collecting(p, i, op))
       return true;
   }
   return give_up_answer(p, i);

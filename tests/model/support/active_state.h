@@ -12,7 +12,7 @@ enum op_state {
   OP_SENDING,
   OP_SENT,
   OP_RESTARTING, // sends the empty headers that are missing
-  OP_HEARING,
+  OP_COLLECTING,
   OP_ANSWERING,
   OP_ANSWERED,
 };

@@ -39,11 +39,11 @@ struct explore {
   uint64_t broken_hash; // of the state after that step, 0: none
   struct explore_result result;
   // While a scenario is printed: the step to take is the one that leads to this hash.
-  bool telling;
+  bool printing;
   uint64_t wanted;
   uint32_t wanted_step;
-  uint8_t *told;
-  size_t told_size;
+  uint8_t *reached; // the state that the scenario has reached
+  size_t reached_size;
 };
 
 static void *grow(void *memory, size_t size) {
@@ -130,11 +130,11 @@ static void break_at(struct explore *x, uint32_t number, const char *why) {
 }
 
 void explore_step(struct explore *x, uint32_t step, bool fault, const uint8_t *state, size_t size, const char *broken) {
-  if (x->telling) {
+  if (x->printing) {
     if (step == x->wanted_step && hash_of(state, size) == x->wanted) {
-      x->told = grow(x->told, size ? size : 1);
-      memcpy(x->told, state, size);
-      x->told_size = size;
+      x->reached = grow(x->reached, size ? size : 1);
+      memcpy(x->reached, state, size);
+      x->reached_size = size;
     }
     return;
   }
@@ -153,12 +153,12 @@ void explore_step(struct explore *x, uint32_t step, bool fault, const uint8_t *s
 }
 
 void explore_broken(struct explore *x, const char *why) {
-  if (!x->telling)
+  if (!x->printing)
     break_at(x, x->current, why);
 }
 
 void explore_end(struct explore *x) {
-  if (x->telling)
+  if (x->printing)
     return;
   x->is_end[x->current] = true;
   x->result.ends++;
@@ -185,9 +185,9 @@ static void check_ends(struct explore *x) {
 // Takes the step again from the state that the scenario has reached, and prints it.
 static void print_step(struct explore *x, uint32_t number, uint32_t step, uint64_t hash) {
   char text[256];
-  uint8_t *from = x->told;
-  size_t size = x->told_size;
-  x->told = NULL;
+  uint8_t *from = x->reached;
+  size_t size = x->reached_size;
+  x->reached = NULL;
   x->wanted = hash;
   x->wanted_step = step;
   x->model->expand(x, x->model->arg, from, size);
@@ -203,16 +203,16 @@ static void print_scenario(struct explore *x, const uint8_t *state, size_t size)
     path[length++] = at;
   }
   printf("%s: %s\n", x->model->name, x->result.broken_why);
-  x->telling = true;
-  x->told = grow(NULL, size ? size : 1);
-  memcpy(x->told, state, size);
-  x->told_size = size;
+  x->printing = true;
+  x->reached = grow(NULL, size ? size : 1);
+  memcpy(x->reached, state, size);
+  x->reached_size = size;
   while (length-- > 0)
     print_step(x, ++number, x->seen[path[length]].step, x->seen[path[length]].hash);
   if (x->broken_hash)
     print_step(x, ++number, x->broken_step, x->broken_hash);
-  if (x->model->show && x->told)
-    x->model->show(x->model->arg, x->told, x->told_size);
+  if (x->model->show && x->reached)
+    x->model->show(x->model->arg, x->reached, x->reached_size);
   free(path);
 }
 
@@ -260,6 +260,6 @@ struct explore_result explore_run(const struct explore_model *model, const uint8
   free(x.is_end);
   free(x.slots);
   free(x.edges);
-  free(x.told);
+  free(x.reached);
   return x.result;
 }

@@ -48,8 +48,8 @@ static void describe(void *arg, uint32_t step, char *text, size_t size) {
   static const char *const names[] = {
       "request is carried out",
       "has its answer",
-      "is told one event",
-      "is told all events",
+      "receives one event",
+      "receives all events",
       "watches again",
       "short timer fires",
       "gives up waiting to see",
@@ -89,8 +89,8 @@ static void show(void *arg, const uint8_t *state, size_t size) {
   for (int i = 0; i < MEMBERS; i++) {
     const struct member *m = &w->m[i];
     const struct machine *s = &m->machine;
-    printf("  %d %s %s rank %d, view %s, stored %s, lease %d, request %s, %s%s%s%s%stold %d of %d\n", i, lives[m->life],
-           standings[s->standing], s->rank, s->view ? value_text(s->view) : "-",
+    printf("  %d %s %s rank %d, view %s, stored %s, lease %d, request %s, %s%s%s%s%sreceived %d of %d\n", i,
+           lives[m->life], standings[s->standing], s->rank, s->view ? value_text(s->view) : "-",
            s->stored ? value_text(s->stored) : "-", s->lease, kinds[m->request.asked], s->holding ? "holding, " : "",
            s->retry ? "retry, " : "", s->grace ? "grace, " : "", s->closing ? "closing, " : "",
            s->synced ? "" : "not synced, ", m->at, w->store.num_events);

@@ -16,18 +16,18 @@ static bool in_view(num view, int i) {
 
 // --- The layer above.
 
-static void hear_view(struct play *p, int i, const struct group_view *view) {
+static void take_view(struct play *p, int i, const struct group_view *view) {
   struct member *me = &p->w.m[i];
-  if ((num)view->epoch <= me->told)
-    BREAK(p, "member %d is told view %d after view %d", i, (int)view->epoch, me->told);
-  me->told = (num)view->epoch;
+  if ((num)view->epoch <= me->newest)
+    BREAK(p, "member %d gets view %d after view %d", i, (int)view->epoch, me->newest);
+  me->newest = (num)view->epoch;
 }
 
 static void take_events(struct play *p, int i) {
   struct group_event event;
   while (group_machine_event(machine_of(i), &event)) {
     if (event.kind == GROUP_EVENT_VIEW)
-      hear_view(p, i, event.view);
+      take_view(p, i, event.view);
     bool put_out = p->o->puts_out && i + 1 == (int)p->o->founders;
     if (event.kind == GROUP_EVENT_FENCED && p->w.m[i].leaves != 2 && !p->w.m[i].wronged && !put_out)
       BREAK(p, "member %d is put out, though it lives and holds its lease", i);

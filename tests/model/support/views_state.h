@@ -91,7 +91,7 @@ struct member {
   uint8_t offers;  // has offered itself
   uint8_t changes; // 1: requests the change, 2: no longer
   num at;          // number of the store's events that it has received
-  num told;        // epoch of the newest view that it got
+  num newest;      // epoch of the newest view that it got
   num wanted;      // epoch of the view on which it asked to join
   struct request request;
   struct machine machine;

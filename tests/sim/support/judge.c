@@ -138,17 +138,17 @@ void sim_judge_look(struct sim *sim) {
 
 // --- Views that members get. All views have one order: a member gets some of them in this order, and none twice.
 
-void sim_judge_hear(struct sim *sim, struct sim_member *m, const struct group_view *view) {
+void sim_judge_view(struct sim *sim, struct sim_member *m, const struct group_view *view) {
   const struct sim_judge *j = &sim->judge;
   if (m->log_position && view->epoch <= j->log[m->log_position - 1]->epoch)
-    sim_break(sim, "rank %" PRId32 " is told view %" PRIu64 " after view %" PRIu64, m->rank, view->epoch,
+    sim_break(sim, "rank %" PRId32 " gets view %" PRIu64 " after view %" PRIu64, m->rank, view->epoch,
               j->log[m->log_position - 1]->epoch);
   for (size_t i = m->log_position; i < j->log_count; i++)
     if (group_view_equal(j->log[i], view)) {
       m->log_position = i + 1;
       return;
     }
-  sim_break(sim, "rank %" PRId32 " is told a view %" PRIu64 " that the store was not given in that order", m->rank,
+  sim_break(sim, "rank %" PRId32 " gets a view %" PRIu64 " that the store was not given in that order", m->rank,
             view->epoch);
 }
 

@@ -89,9 +89,9 @@ static void connect(struct sim *sim, const struct sim_event *event) {
   if (!m->machine || event->number != m->watch_number || must_wait(sim, event))
     return;
   if (!sim_server_is_up(sim) || sim->now < m->cut_until) {
-    if (!m->told_lost)
+    if (!m->reported_lost)
       deliver_kind(sim, m, WEFT_STORE_EVENT_LOST);
-    m->told_lost = true;
+    m->reported_lost = true;
     sim_at(sim, sim->now + RECONNECT_NS, *event);
     sim_member_pump(sim, m);
     return;
@@ -102,7 +102,7 @@ static void connect(struct sim *sim, const struct sim_event *event) {
   }
   static char bounds[sizeof SIM_PREFIX];
   m->connected = true;
-  m->told_lost = false;
+  m->reported_lost = false;
   m->watch = (struct core_watch){.range = local_range(SIM_PREFIX, true, bounds), .wake = on_wake};
   core_watch_add(sim->server.core, &m->watch, m->watch_from);
   deliver_kind(sim, m, WEFT_STORE_EVENT_RESUMED);
@@ -128,7 +128,7 @@ static void disconnect(struct sim *sim, struct sim_member *m) {
 
 void sim_watch_end(struct sim *sim, struct sim_member *m) {
   disconnect(sim, m);
-  m->watching = m->told_lost = false;
+  m->watching = m->reported_lost = false;
 }
 
 void sim_watch_cut(struct sim *sim, struct sim_member *m) {
@@ -272,7 +272,7 @@ static void take_events(struct sim *sim, struct sim_member *m) {
   struct group_event event;
   while (group_machine_event(m->machine, &event)) {
     if (event.kind == GROUP_EVENT_VIEW)
-      sim_judge_hear(sim, m, event.view);
+      sim_judge_view(sim, m, event.view);
     m->fenced |= event.kind == GROUP_EVENT_FENCED;
     group_view_unref(event.view);
   }

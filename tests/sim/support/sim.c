@@ -8,7 +8,7 @@
 #include "sim/support/state.h"
 
 enum {
-  HEARING_NS = 5000000,
+  NOTICE_NS = 5000000,
   GLANCE_NS = 200000, // how often a condition is checked
 };
 
@@ -139,7 +139,7 @@ void sim_leave(struct sim *sim, struct sim_member *m, bool at_once) {
   sim_member_pump(sim, m);
 }
 
-static void hear_of_death(struct sim *sim, const struct sim_event *event) {
+static void notice_death(struct sim *sim, const struct sim_event *event) {
   const struct sim_member *gone = event->data;
   if (!event->member->machine)
     return;
@@ -152,20 +152,20 @@ static void hear_of_death(struct sim *sim, const struct sim_event *event) {
   sim_member_pump(sim, event->member);
 }
 
-static void spread_word(struct sim *sim, struct sim_member *hearer, struct sim_member *gone) {
-  sim_at(sim, sim->now + 200000 + sim_dice(sim, HEARING_NS),
-         (struct sim_event){.happen = hear_of_death, .member = hearer, .data = gone, .number = 1});
+static void notify_of_death(struct sim *sim, struct sim_member *notified, struct sim_member *gone) {
+  sim_at(sim, sim->now + 200000 + sim_dice(sim, NOTICE_NS),
+         (struct sim_event){.happen = notice_death, .member = notified, .data = gone, .number = 1});
 }
 
-void sim_crash(struct sim *sim, struct sim_member *m, bool heard) {
+void sim_crash(struct sim *sim, struct sim_member *m, bool noticed) {
   sim_member_end(sim, m);
-  for (uint32_t i = 0; heard && i < sim->num_live; i++)
-    spread_word(sim, sim->live[i], m);
+  for (uint32_t i = 0; noticed && i < sim->num_live; i++)
+    notify_of_death(sim, sim->live[i], m);
 }
 
 void sim_accuse(struct sim *sim, struct sim_member *accuser, struct sim_member *accused) {
   accused->accused = true;
-  spread_word(sim, accuser, accused);
+  notify_of_death(sim, accuser, accused);
 }
 
 static void extend(uint64_t *until, uint64_t at_ns) {

@@ -71,8 +71,8 @@ void sim_leave(struct sim *sim, struct sim_member *member, bool at_once);
 // is put out; all of that, or nothing by a deadline. New members that are not taken in join by themselves. False: the
 // member is already changing something, or there are no ranks for the new members.
 bool sim_grow(struct sim *sim, struct sim_member *member, uint32_t count, struct sim_member *goes);
-// The member dies. `heard`: all others notice it within milliseconds, as by a closed socket; otherwise its lease ends.
-void sim_crash(struct sim *sim, struct sim_member *member, bool heard);
+// The member dies. `noticed`: all others do so within milliseconds, as by a closed socket; otherwise its lease ends.
+void sim_crash(struct sim *sim, struct sim_member *member, bool noticed);
 // A member wrongly reports another one as dead.
 void sim_accuse(struct sim *sim, struct sim_member *accuser, struct sim_member *accused);
 // The member stops for `ns`: it computes nothing and renews nothing; its input waits.

@@ -60,7 +60,7 @@ struct sim_member {
   // Its request, its timer, its watch.
   struct sim_request *request;
   uint64_t wake_at;
-  bool watching, connected, delivering, told_lost;
+  bool watching, connected, delivering, reported_lost;
   uint64_t watch_number, store_number; // of this watch; of the store's life that it began in
   int64_t watch_from;
   struct core_watch watch;
@@ -141,7 +141,7 @@ void sim_grows_free(struct sim *sim);
 void sim_judge_open(struct sim *sim);
 void sim_judge_watch(struct sim *sim, bool on); // the store begins or ends
 void sim_judge_look(struct sim *sim);
-void sim_judge_hear(struct sim *sim, struct sim_member *member, const struct group_view *view); // it got this view
+void sim_judge_view(struct sim *sim, struct sim_member *member, const struct group_view *view); // it got this view
 void sim_judge_tick(struct sim *sim, const struct sim_event *event); // finds wrong states that last
 void sim_judge_close(struct sim *sim);
 const struct group_view *sim_judge_newest(const struct sim *sim); // newest view of the log, or NULL

@@ -29,10 +29,10 @@ static struct sim_member *victim(struct sim *sim) {
   return is_dispensable(sim, m) ? m : NULL;
 }
 
-static bool crash_some(struct sim *sim, uint64_t count, bool heard) {
+static bool crash_some(struct sim *sim, uint64_t count, bool noticed) {
   bool any = false;
   for (struct sim_member *m; count > 0 && (m = victim(sim)); count--) {
-    sim_crash(sim, m, heard);
+    sim_crash(sim, m, noticed);
     any = true;
   }
   return any;
