@@ -19,7 +19,8 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *arg, void
   struct epoll_event event = {.data.fd = socket};
   (void)easy;
   if (what == CURL_POLL_REMOVE) {
-    epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, socket, NULL);
+    if (known)
+      epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, socket, NULL);
     return 0;
   }
   event.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
@@ -27,6 +28,15 @@ static int on_socket(CURL *easy, curl_socket_t socket, int what, void *arg, void
     epoll_ctl(worker->epoll_fd, EPOLL_CTL_MOD, socket, &event);
   curl_multi_assign(worker->multi, socket, worker);
   return 0;
+}
+
+// curl 7.88 may report that it does not watch a socket any more after it has closed it. Another thread may have opened
+// a file with that number by then, so the set forgets the socket here.
+static int close_socket(void *arg, curl_socket_t socket) {
+  struct object_worker *worker = arg;
+  epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, socket, NULL);
+  curl_multi_assign(worker->multi, socket, NULL);
+  return close(socket);
 }
 
 static int on_timer(CURLM *multi, long ms, void *arg) {
@@ -84,6 +94,8 @@ void object_loop_close(struct object_worker *worker) {
 
 void object_loop_start(struct object_lane *lane) {
   lane->retry_ns = 0;
+  curl_easy_setopt(lane->easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+  curl_easy_setopt(lane->easy, CURLOPT_CLOSESOCKETDATA, lane->worker);
   lane->added = curl_multi_add_handle(lane->worker->multi, lane->easy) == CURLM_OK;
   if (!lane->added) // tried again as a broken connection is
     object_lane_ended(lane, CURLE_FAILED_INIT);
